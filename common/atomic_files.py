@@ -16,8 +16,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -65,11 +63,13 @@ def workspace(folder: Path | None, prefix: str = ".making-") -> Iterator[Path]:
     ``folder``: on the file system of the places; None: the system's directory of temporary files, for results that are
     not moved. Raises `OSError` when it cannot be made.
     """
+    import tempfile  # not at the top: few commands need these two, and they take 5 ms of each start
+
     made = Path(tempfile.mkdtemp(prefix=prefix, dir=folder))
     try:
         yield made
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        _remove_tree(made)
 
 
 def move_file(made: Path, place: Path, *, durable: bool = False) -> None:
@@ -92,7 +92,7 @@ def move_directory(made: Path, place: Path, is_whole: Callable[[Path], bool] = P
     except OSError:
         if is_whole(place):
             return
-        shutil.rmtree(place, ignore_errors=True)
+        _remove_tree(place)
         os.rename(made, place)
 
 
@@ -105,3 +105,9 @@ def remove_leftovers(directory: Path) -> None:
     """Remove the files that killed processes were writing in ``directory``; only for a directory of this process."""
     for leftover in directory.glob(f".*{_PART}"):
         leftover.unlink(missing_ok=True)
+
+
+def _remove_tree(folder: Path) -> None:
+    import shutil
+
+    shutil.rmtree(folder, ignore_errors=True)

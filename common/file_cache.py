@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import functools
+import hashlib
 import os
 import re
 import struct
@@ -49,6 +50,12 @@ def cache_directory() -> Path:
     """The folder of everything compiled (``$XDG_CACHE_HOME/perturbation``)."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(base) / "perturbation"
+
+
+def object_path(key: str) -> Path:
+    """The file of the object that ``key`` identifies, for `read_checked` and `write_checked`."""
+    name = hashlib.sha256(key.encode()).hexdigest()
+    return cache_directory() / OBJECTS / name[:2] / name[2:]
 
 
 def limit_bytes() -> int:

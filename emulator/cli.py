@@ -48,11 +48,10 @@ def _list_system_calls(context: click.Context, _: click.Parameter, wanted: bool)
     if not wanted:
         return
     from emulator.linux.abi.numbers import SYSTEM_CALL_NAMES
-    from emulator.linux.syscalls.syscall import GROUPS
-    from emulator.linux.syscalls.table import all_system_calls
+    from emulator.linux.syscalls.table import ALL_SYSTEM_CALLS, OPTIONAL_GROUPS
 
-    table = all_system_calls()
-    groups = {number: group.name for group in GROUPS.values() for number in group.table}
+    table = ALL_SYSTEM_CALLS
+    groups = {number: name for name, rows in OPTIONAL_GROUPS.items() for number in rows}
     for number, name in SYSTEM_CALL_NAMES.items():
         call = table.get(number)
         support = "not supported" if call is None else call.support.value

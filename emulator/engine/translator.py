@@ -13,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +26,7 @@ from emulator.engine.codegen.entry import Entry
 from emulator.engine.decode.block_table import BlockTable
 from emulator.engine.decode.operations import OPERATION_DTYPE
 from emulator.engine.emit.emitter import DECLARATIONS, METADATA
-from emulator.engine.emit.region import RegionEmitter, contains_numbers, counts_branches, numbers_of
-from emulator.engine.emit.region_exits import counters_of
+from emulator.engine.emit.region_symbols import contains_numbers, counters_of, counts_branches, numbers_of
 from emulator.engine.hart_state import COUNTERS_OFFSET, Hart
 from emulator.engine.instrument.inline_functions import Inline, InlineTables, texts_of
 from emulator.engine.persist.hand_over import regions_to_save
@@ -38,6 +38,9 @@ from emulator.engine.tiering.region_formation import RegionFormer
 from emulator.engine.tiering.region_states import Region, RegionEvent, RegionState
 from emulator.engine.tiering.tiers import Tier
 from emulator.events import TraceSelection
+
+if TYPE_CHECKING:
+    from emulator.engine.emit.region import RegionEmitter
 
 # Compiling a region takes some 150 us for each guest instruction, on another processor; executing an instruction takes
 # 3 ns in the interpreter, 0.7 ns in a template and 0.2 ns in an optimised region.
@@ -435,6 +438,8 @@ class Translator:
         tier.published_executions.update((pc, self.block_table.executions(pc)) for pc in region.pcs)
 
     def _emitter(self, tier: Tier, region: Region, locate: bool = False) -> RegionEmitter:
+        from emulator.engine.emit.region import RegionEmitter  # few processes compile
+
         blocks = region.blocks or {pc: self.cache.get(pc) for pc in region.pcs}
         targets = region.indirect_targets
         return RegionEmitter(blocks, region.entries, targets, tier.selection, region.name, locate)

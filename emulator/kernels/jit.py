@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from common.file_cache import cache_directory
-from common.source_digest import source_digest
+from common.source_digest import kept_source_digest
 from emulator.kernels.function import (
     DATA_OFFSET,
     ENTRY,
@@ -277,4 +277,4 @@ def _check_arrays() -> None:
 def _compiler_identity() -> str:
     """A hash of the kernel compiler's sources."""
     here = Path(__file__).parent
-    return source_digest([here, here.parent / "engine" / "codegen" / "llvm.py"])
+    return kept_source_digest([here, here.parent / "engine" / "codegen" / "llvm.py"])

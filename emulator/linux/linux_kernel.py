@@ -23,7 +23,7 @@ from emulator.linux.kernel.waits import Wait
 from emulator.linux.loader.process_image import ProcessImage
 from emulator.linux.mm.mappings import Mappings
 from emulator.linux.syscalls.clone_and_exit import end_process
-from emulator.linux.syscalls.table import all_system_calls
+from emulator.linux.syscalls.table import ALL_SYSTEM_CALLS
 from emulator.linux.vfs.files import VirtualFiles
 from emulator.linux.vfs.open_files import WouldBlock
 from emulator.memory import GuestMemory, MemoryFault, MemoryLimit
@@ -55,7 +55,6 @@ class LinuxKernel:
     ) -> None:
         self.system = System(clock, seed, timer_phase, instructions)
         self.scheduler: Scheduler = self.system.scheduler
-        self._table = all_system_calls()
         self._task: Task | None = None  # the task of the last system call
         start_first_process(self.system, memory, program, files or VirtualFiles())
 
@@ -98,7 +97,7 @@ class LinuxKernel:
         """
         registers, scheduler = hart.registers, self.scheduler
         number = registers[_A7]
-        call = self._table.get(number)
+        call = ALL_SYSTEM_CALLS.get(number)
         scheduler.recheck_waits = True
         if call is None:
             self.system.report(SYSTEM_CALL_NAMES.get(number, f"system call {number}"))

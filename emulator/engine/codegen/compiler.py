@@ -8,14 +8,13 @@ replaced.
 from __future__ import annotations
 
 import functools
-import hashlib
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import llvmlite
 
-from common.file_cache import OBJECTS, cache_directory, read_checked, write_checked
+from common.file_cache import object_path, read_checked, write_checked
 from emulator.engine.codegen.code_image import FORMAT, CodeImage, LoadedCode, linked, unpacked
 
 _NOTHING: dict[str, int] = {}
@@ -26,7 +25,6 @@ class Compiler:
     """Compiles modules and links them into this process; any thread may call it."""
 
     def __init__(self) -> None:
-        self._directory = cache_directory() / OBJECTS
         self._loaded: dict[int, _Loaded] = {}  # by host address of each function that `load` has returned
 
     @functools.cached_property
@@ -36,8 +34,7 @@ class Compiler:
 
     def path_of(self, key: str) -> Path:
         """The cache file of the code whose text has the name ``key``."""
-        name = hashlib.sha256(f"{key}\0{self.host}".encode()).hexdigest()
-        return self._directory / name[:2] / name[2:]
+        return object_path(f"{key}\0{self.host}")
 
     def compile(
         self,

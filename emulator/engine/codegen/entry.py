@@ -18,7 +18,7 @@ import sys
 import threading
 
 from emulator.engine.codegen.compiler import Compiler
-from emulator.engine.emit.entry_emitter import (
+from emulator.engine.codegen.entry_symbols import (
     ACCESS_GATE,
     ENTER,
     FETCH_GATE,
@@ -28,8 +28,8 @@ from emulator.engine.emit.entry_emitter import (
     ON_FAULT,
     SIGBUS,
     SIGSEGV,
-    EntryEmitter,
 )
+from emulator.engine.persist.translation_store import sources_identity
 from emulator.errors import EmulatorError
 
 _SIGNALS = (SIGSEGV, SIGBUS)
@@ -67,7 +67,13 @@ class Entry:
         self.compiler = Compiler()
         self._machines, self._previous = (ctypes.c_void_p * MAX_MACHINES)(), (ctypes.c_void_p * 4)()
         known = {"machines": ctypes.addressof(self._machines), "previous": ctypes.addressof(self._previous)}
-        addresses = self.compiler.compile(EntryEmitter().emit(), _NAMES, known=known)
+
+        def text() -> str:
+            from emulator.engine.emit.entry_emitter import EntryEmitter
+
+            return EntryEmitter().emit()
+
+        addresses = self.compiler.compile(text, _NAMES, f"entry {sources_identity()}", known)
         self.dispatch_miss, self.hook = addresses[MISS], addresses[HOOK]
         self.access_gate, self.fetch_gate = addresses[ACCESS_GATE], addresses[FETCH_GATE]
         # A CFUNCTYPE call releases the GIL, so background compilation goes on meanwhile.

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from common.file_cache import OBJECTS, cache_directory, read_checked, write_checked
+from common.file_cache import object_path, read_checked, write_checked
 from emulator.engine.blocks import BlockCache
 from emulator.engine.codegen.compiler import Compiler
 from emulator.engine.decode import discovery_kernel as k
@@ -173,7 +173,7 @@ def _kernel(compiler: Compiler) -> tuple[int, k.InstructionSet]:
 def _instruction_set() -> k.InstructionSet:
     """The instruction table for the kernel. It is kept on disk, for expanding 65,536 compressed instructions takes
     long."""
-    path = cache_directory() / OBJECTS / f"instructions-{sources_identity()[:32]}"
+    path = object_path(f"instructions {sources_identity()}")
     raw = read_checked(path)
     if raw is None:
         raw = b"".join(array.tobytes() for array in _make_instruction_set())

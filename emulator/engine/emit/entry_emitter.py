@@ -6,13 +6,18 @@ Host: Linux on x86-64 (glibc or musl: the kernel's own signal frame).
 from __future__ import annotations
 
 from emulator.engine.codegen.calling_convention import CONVENTION, PARAMETERS, PINNED, arguments
+from emulator.engine.codegen.entry_symbols import (
+    ACCESS_GATE,
+    ENTER,
+    FETCH_GATE,
+    HOOK,
+    MAX_MACHINES,
+    MISS,
+    ON_FAULT,
+    SIGBUS,
+)
 from emulator.engine.emit.emitter import Emitter, V
 from emulator.engine.hart_state import Exit
-
-MAX_MACHINES = 64
-ENTER, ON_FAULT, MISS, HOOK = "enter", "on_fault", "miss", "hook"  # symbols
-ACCESS_GATE, FETCH_GATE = "access_gate", "fetch_gate"
-SIGSEGV, SIGBUS = 11, 7
 
 # ucontext_t on x86-64 Linux: gregs begin at byte 40; REG_RBP = 10, REG_RSP = 15, REG_RIP = 16.
 _GREG_RBP, _GREG_RSP, _GREG_RIP = 40 + 8 * 10, 40 + 8 * 15, 40 + 8 * 16

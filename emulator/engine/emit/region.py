@@ -9,20 +9,19 @@ access that may fault: the state buffer is exact there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
-from emulator.engine.blocks import Block, BlockCache
+from emulator.engine.blocks import Block
 from emulator.engine.codegen.calling_convention import CONVENTION, PARAMETERS, PINNED, arguments
 from emulator.engine.emit.counter_placement import CounterPlacement
 from emulator.engine.emit.dataflow import Dataflow, accesses
 from emulator.engine.emit.emitter import ADDRESS_LIMIT, RARELY
 from emulator.engine.emit.indirect_targets import IndirectTargets
 from emulator.engine.emit.inline_calls import InlineCallEmitter
-from emulator.engine.emit.region_exits import counters_of
+from emulator.engine.emit.region_symbols import counters_of, counts_branches
 from emulator.engine.emit.registers import BOX
 from emulator.engine.emit.volatile_loads import volatile_loads
-from emulator.engine.hart_state import COUNTS_OFFSET, Exit
+from emulator.engine.hart_state import Exit
 from emulator.engine.instrument.columns import BlockColumns
 from emulator.engine.instrument.inline_functions import calls_of
 from emulator.engine.instrument.line_timestamps import timestamped_accesses
@@ -304,25 +303,3 @@ class RegionEmitter(InlineCallEmitter):
         low = address if isinstance(address, int) else self.let(f"trunc i64 {address} to i32")
         pointer = self.let(f"getelementptr i8, ptr {self._record_base}, i64 {4 * self._accesses}")
         self.say(f"store i32 {low}, ptr {pointer}")
-
-
-def numbers_of(pcs: Iterable[int], cache: BlockCache) -> dict[str, int]:
-    """The symbols that a region is loaded with: for the blocks at ``pcs``, their numbers and the offsets of their
-    execution counters. They are not in the code, which is saved for processes that number blocks differently."""
-    found = {}
-    for pc in pcs:
-        number = cache.number_at(pc)
-        found[f"number.{pc:x}"] = number
-        found[f"counter.{pc:x}"] = COUNTS_OFFSET + 8 * number
-    return found
-
-
-def counts_branches(selection: TraceSelection) -> bool:
-    """Whether regions for ``selection`` count executions by `CounterPlacement`. Not where the guest catches its faults:
-    its handler may end the block anywhere, and what is owed there would have to be found out each time."""
-    return selection.counts and not selection.exact_faults
-
-
-def contains_numbers(selection: TraceSelection) -> bool:
-    """Whether translations for ``selection`` contain numbers of blocks."""
-    return selection.blocks or (selection.counts and not counts_branches(selection))

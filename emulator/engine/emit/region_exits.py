@@ -11,17 +11,13 @@ from emulator.engine.emit.counter_placement import CounterPlacement
 from emulator.engine.emit.dataflow import Dataflow
 from emulator.engine.emit.emitter import ADDRESS_LIMIT, RARELY
 from emulator.engine.emit.indirect_targets import IndirectTargets, branch_to
+from emulator.engine.emit.region_symbols import counters_of
 from emulator.engine.emit.registers import RegisterEmitter
 from emulator.engine.hart_state import Exit
 from emulator.events import OpClass
 
 V = Any
 PASSED = frozenset(PINNED)  # registers passed from one translation to the next in host registers
-
-
-def counters_of(region: str) -> str:
-    """The symbol of the offset of a region's counters; it is filled in when the code is loaded."""
-    return f"counters.{region}"
 
 
 class RegionExits(RegisterEmitter):

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from common.file_cache import PROGRAMS, cache_directory, read_checked, write_checked
-from common.source_digest import source_digest
+from common.source_digest import kept_source_digest
 from emulator.engine.emit.indirect_targets import IndirectTargets
 from emulator.events import TraceSelection
 
@@ -53,7 +53,7 @@ NOTHING_SAVED = SavedRegions((), ())
 def sources_identity() -> str:
     """A hash of the sources that translations depend on."""
     emulator = Path(__file__).parents[2]
-    return source_digest([emulator / "engine", emulator / "isa", emulator / "kernels", emulator / "events.py"])
+    return kept_source_digest([emulator / "engine", emulator / "isa", emulator / "kernels", emulator / "events.py"])
 
 
 class TranslationStore:

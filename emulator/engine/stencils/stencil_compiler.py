@@ -24,27 +24,18 @@ from emulator.engine.emit.emitter import ADDRESS_LIMIT, DECLARATIONS, INVARIANT,
 from emulator.engine.emit.interpreter import InterpreterEmitter
 from emulator.engine.hart_state import Exit
 from emulator.engine.instrument.columns import emit_commit
+from emulator.engine.stencils.stencil_layout import (
+    CODE_AREA_SHIFT,
+    EXIT_STUB,
+    FAULT_STUB,
+    HEAD,
+    HOLE_RANGES,
+    PROLOGUE,
+)
 from emulator.events import TraceSelection
 from emulator.isa.table import TABLE
 
 V = Any
-# The prologue and the block head come before the operations of a block; the stubs are emitted once for all templates.
-PROLOGUE, HEAD, EXIT_STUB, FAULT_STUB = range(RESTORE_ROUNDING + 1, RESTORE_ROUNDING + 5)
-N_STENCILS = FAULT_STUB + 1
-
-# Holes, by their place among the values that fill them: of an operation, of a block, of all code.
-_RANGES = {
-    "rd": (0, 1024), "rs1": (0, 1024), "rs2": (0, 1024), "rs3": (0, 1024),  # offsets of registers in the state
-    "timestamped": (0, 1 << 16), "imm": (-(1 << 31), 1 << 31), "pc": (0, 1 << 31), "next_pc": (0, 1 << 31),
-    "length": (0, 1 << 16),  # instructions of the block
-    "branch_target": (0, 1 << 31), "far_branch_target": (-1, -1),  # pc + imm
-    "next_entry": (-1, -1), "branch_target_entry": (-1, -1), "descriptor": (-1, -1),  # host addresses
-    "code_area": (0, 1 << 31),  # host address of the code area >> `CODE_AREA_SHIFT`
-    "prologue_bytes": (0, 128),  # the size of `PROLOGUE`
-}  # fmt: skip
-CODE_AREA_SHIFT = 26  # all templates of a tier are in one code area, aligned to its size
-HOLES = {name: place for place, name in enumerate([*_RANGES, "next", "exit_stub", "fault_stub", "constants"])}
-N_VALUES = 32
 
 
 class StencilEmitter(InterpreterEmitter):
@@ -96,7 +87,7 @@ class StencilEmitter(InterpreterEmitter):
         self._end()
         declared = [
             f"@{name} = external dso_local global i8, !absolute_symbol !{{i64 {low}, i64 {high}}}"
-            for name, (low, high) in _RANGES.items()
+            for name, (low, high) in HOLE_RANGES.items()
         ]
         declared += [f"declare {CONVENTION} void @{name}({PARAMETERS})" for name in ("next", "exit_stub", "fault_stub")]
         return "\n".join([DECLARATIONS, *declared, *self._functions, METADATA])

@@ -13,7 +13,7 @@ from common.file_cache import read_checked, write_checked
 from emulator.engine.codegen.compiler import Compiler
 from emulator.engine.codegen.object_file import R_32, R_32S, R_64, R_PC32, R_PLT32, ObjectFile
 from emulator.engine.persist.translation_store import sources_identity
-from emulator.engine.stencils.stencil_compiler import HOLES, N_STENCILS, StencilEmitter
+from emulator.engine.stencils.stencil_layout import HOLES, N_STENCILS
 from emulator.events import TraceSelection
 
 STENCIL_DTYPE = np.dtype([("offset", "u4"), ("size", "u4"), ("first_hole", "u4"), ("end_hole", "u4"), ("kind", "u8")])
@@ -44,6 +44,8 @@ def stencils_for(compiler: Compiler, selection: TraceSelection) -> StencilSet:
     path = compiler.path_of(f"stencils {selection} {sources_identity()}")
     raw = read_checked(path)
     if raw is None:
+        from emulator.engine.stencils.stencil_compiler import StencilEmitter
+
         raw = _packed(_read(compiler.object(StencilEmitter(selection).emit())))
         write_checked(path, raw)
     return _unpacked(raw)

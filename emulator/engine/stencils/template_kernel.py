@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from emulator.engine.stencils.stencil_compiler import HEAD, HOLES, PROLOGUE
+from emulator.engine.stencils.stencil_layout import HEAD, HOLES, PROLOGUE
 from emulator.engine.stencils.stencil_set import ABSENT, ENDS
 from emulator.kernels.function import array_at
 

@@ -23,7 +23,7 @@ from emulator.engine.decode.operations import DESCRIPTOR_DTYPE, OPERATION_DTYPE
 from emulator.engine.hart_state import MAX_BLOCKS
 from emulator.engine.persist.translation_store import sources_identity
 from emulator.engine.stencils import template_kernel as k
-from emulator.engine.stencils.stencil_compiler import (
+from emulator.engine.stencils.stencil_layout import (
     CODE_AREA_SHIFT,
     EXIT_STUB,
     FAULT_STUB,

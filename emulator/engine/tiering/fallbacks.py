@@ -12,7 +12,6 @@ from emulator.engine.blocks import Block, BlockCache
 from emulator.engine.codegen.compiler import Compiler
 from emulator.engine.decode.block_table import BlockTable
 from emulator.engine.emit.emitter import DECLARATIONS, METADATA
-from emulator.engine.emit.interpreter import InterpreterEmitter
 from emulator.engine.hart_state import Hart
 from emulator.engine.persist.translation_store import sources_identity
 from emulator.engine.selections import emitted_selection, is_hooked, overlapping
@@ -38,6 +37,8 @@ class Fallbacks:
         name = "interpreter"
 
         def text() -> str:
+            from emulator.engine.emit.interpreter import InterpreterEmitter
+
             return DECLARATIONS + InterpreterEmitter(selection, name).emit() + METADATA
 
         key = f"interpreter {emitted_selection(selection)} {sources_identity()}"

@@ -19,7 +19,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from common.cplusplus_symbols import readable_name
 from emulator.errors import GuestImageError
 from emulator.memory import ADDRESS_SPACE_BYTES, EXEC, PAGE_BYTES, READ, WRITE, page_floor
 
@@ -160,6 +159,8 @@ class ElfImage:
         function = self.function_at(pc)
         if function is None:
             return f"{pc:#x}"
+        from common.cplusplus_symbols import readable_name
+
         offset, name = pc - function.address, readable_name(function.name)
         return f"{name}+{offset:#x}" if offset else name
 

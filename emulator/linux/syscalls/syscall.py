@@ -1,10 +1,11 @@
-"""A row of the table of system calls, and the optional groups of rows."""
+"""A row of the table of system calls."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import importlib
+from collections.abc import Callable
 from enum import Enum
+from functools import cached_property
 
 from emulator.linux.kernel.waits import Result, Wait
 
@@ -28,31 +29,25 @@ FULL, PARTIAL, NO_EFFECT, REFUSED = Support
 
 
 class Syscall:
-    """A row of the table. ``note``: what is not supported, or why the call has no effect; empty for full support."""
+    """A row of the table.
 
-    __slots__ = ("handler", "n_arguments", "name", "note", "support")
+    ``place``: the handler, as "MODULE.FUNCTION" of this package; its module is loaded at the first call, because most
+    programs use few of them. ``note``: what is not supported, or why the call has no effect; empty for full support.
+    """
 
-    def __init__(self, name: str, handler: Handler, support: Support = FULL, note: str = "") -> None:
+    def __init__(self, name: str, place: str, support: Support = FULL, note: str = "") -> None:
         self.name = name
-        self.handler = handler
+        self.place = place
         self.support = support
         self.note = note
-        # `inspect.signature` would take ten times as long at every start of the emulator
-        self.n_arguments = handler.__code__.co_argcount - 1
 
+    @cached_property
+    def handler(self) -> Handler:
+        module, _, function = self.place.rpartition(".")
+        found: Handler = getattr(importlib.import_module(f"{__package__}.{module}"), function)
+        return found
 
-@dataclass(frozen=True)
-class Group:
-    """An optional group of system calls, which nothing else in the kernel needs. ``name``: as listings show it."""
-
-    name: str
-    table: Mapping[int, Syscall]
-
-
-GROUPS: dict[str, Group] = {}
-"""The groups that have registered themselves, by name."""
-
-
-def register(group: Group) -> None:
-    """Add a group; each module of `syscalls.optional` does this for its own when it is imported."""
-    GROUPS[group.name] = group
+    @cached_property
+    def n_arguments(self) -> int:
+        # `inspect.signature` would take ten times as long
+        return self.handler.__code__.co_argcount - 1

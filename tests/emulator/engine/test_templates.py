@@ -23,7 +23,7 @@ from emulator.engine.decode.operations import (
 )
 from emulator.engine.hart_state import MAX_BLOCKS
 from emulator.engine.stencils import templates as module
-from emulator.engine.stencils.stencil_compiler import HEAD, HOLES, N_STENCILS, PROLOGUE
+from emulator.engine.stencils.stencil_layout import HEAD, HOLES, N_STENCILS, PROLOGUE
 from emulator.engine.stencils.stencil_set import ABSENT, ENDS, GOES_ON, StencilSet, stencils_for
 from emulator.engine.stencils.templates import Templates
 from emulator.events import NOTHING, TraceSelection

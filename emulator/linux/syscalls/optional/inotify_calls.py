@@ -9,7 +9,6 @@ import stat
 from emulator.linux.abi.numbers import signed
 from emulator.linux.kernel.task import AT_FDCWD, Task
 from emulator.linux.syscalls.optional.inotify import EXCL_UNLINK, ONESHOT, InotifyFile, InotifyRegistry
-from emulator.linux.syscalls.syscall import Group, Syscall, register
 from emulator.linux.vfs.events import ALL_EVENTS
 
 _ONLYDIR, _DONT_FOLLOW, _MASK_CREATE, _MASK_ADD = 0x0100_0000, 0x0200_0000, 0x1000_0000, 0x2000_0000
@@ -55,15 +54,3 @@ def _instance(file: object) -> InotifyFile:
     if not isinstance(file, InotifyFile):
         raise OSError(errno.EINVAL, "inotify")
     return file
-
-
-register(
-    Group(
-        "inotify",
-        {
-            26: Syscall("inotify_init1", inotify_init1),
-            27: Syscall("inotify_add_watch", inotify_add_watch),
-            28: Syscall("inotify_rm_watch", inotify_rm_watch),
-        },
-    )
-)

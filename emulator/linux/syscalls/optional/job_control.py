@@ -11,7 +11,6 @@ from emulator.linux.abi.numbers import signed
 from emulator.linux.kernel import job_control as jobs
 from emulator.linux.kernel.task import Task
 from emulator.linux.kernel.tasks import Process
-from emulator.linux.syscalls.syscall import Group, Syscall, register
 
 
 def getpgid(task: Task, pid: int) -> int:
@@ -64,16 +63,3 @@ def _process(task: Task, pid: int) -> Process:
     if found is None:
         raise OSError(errno.ESRCH, "process")
     return found
-
-
-register(
-    Group(
-        "job control",
-        {
-            154: Syscall("setpgid", setpgid),
-            155: Syscall("getpgid", getpgid),
-            156: Syscall("getsid", getsid),
-            157: Syscall("setsid", setsid),
-        },
-    )
-)

@@ -11,7 +11,6 @@ from emulator.linux.kernel.pid_file import PidFile
 from emulator.linux.kernel.signals import sent_by_user
 from emulator.linux.kernel.task import Task
 from emulator.linux.kernel.tasks import Process
-from emulator.linux.syscalls.syscall import Group, Syscall, register
 from emulator.linux.vfs.open_files import Directory, OpenFile
 
 _DIRECTORY = re.compile(r"/proc/(self|\d+)")
@@ -46,11 +45,3 @@ def _process_of(task: Task, file: OpenFile) -> Process | None:
     if directory is None:
         raise OSError(errno.EBADF, "pidfd")
     return task.process if directory[1] == "self" else task.scheduler.processes.get(int(directory[1]))
-
-
-register(
-    Group(
-        "pidfd",
-        {424: Syscall("pidfd_send_signal", pidfd_send_signal), 434: Syscall("pidfd_open", pidfd_open)},
-    )
-)

@@ -12,7 +12,6 @@ from emulator.linux.abi.numbers import Signal, signed
 from emulator.linux.kernel.scheduler import Scheduler
 from emulator.linux.kernel.signals import SI_KERNEL, SI_TIMER, SI_USER, SignalInfo
 from emulator.linux.kernel.task import Task
-from emulator.linux.syscalls.syscall import Group, Syscall, register
 from emulator.linux.vfs.open_files import POLLIN, FileStatus, OpenFile
 
 RECORD_BYTES = 128
@@ -93,6 +92,3 @@ def _record(info: SignalInfo) -> bytes:
         "<IiiIIiIIIIiIQQQQ", info.signal, 0, info.code, pid, user, descriptor, timer, band, overrun, 0, status,
         pointer & 0xFFFF_FFFF, pointer, user_time, system_time, address,
     ).ljust(RECORD_BYTES, b"\0")  # fmt: skip
-
-
-register(Group("signalfd", {74: Syscall("signalfd4", signalfd4)}))

@@ -23,7 +23,6 @@ from emulator.linux.syscalls.optional.sysv_ipc import (
     IpcTable,
     now_seconds,
 )
-from emulator.linux.syscalls.syscall import PARTIAL, Group, Syscall, register
 
 MAX_QUEUES, MAX_MESSAGE_BYTES, MAX_QUEUE_BYTES = 32, 8192, 16384
 """MSGMNI, MSGMAX, MSGMNB; MSGMNB also limits the number of messages of a queue."""
@@ -205,16 +204,3 @@ class MessageQueues(IpcTable[MessageQueue]):
 
     def __init__(self) -> None:
         super().__init__(MAX_QUEUES)
-
-
-register(
-    Group(
-        "System V message queues",
-        {
-            186: Syscall("msgget", msgget),
-            187: Syscall("msgctl", msgctl),
-            188: Syscall("msgrcv", msgrcv, PARTIAL, "MSG_COPY is not supported"),
-            189: Syscall("msgsnd", msgsnd),
-        },
-    )
-)

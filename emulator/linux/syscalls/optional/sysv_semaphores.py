@@ -27,7 +27,6 @@ from emulator.linux.syscalls.optional.sysv_ipc import (
     IpcTable,
     now_seconds,
 )
-from emulator.linux.syscalls.syscall import Group, Syscall, register
 
 MAX_SETS, MAX_IN_SET, MAX_IN_ALL, MAX_OPERATIONS, MAX_VALUE = 128, 32000, 32000, 500, 32767
 """SEMMNI, SEMMSL, SEMMNS, SEMOPM, SEMVMX."""
@@ -259,16 +258,3 @@ def _write_status(task: Task, semaphores: SemaphoreSet, address: int, result: in
     times = semaphores.operated_seconds, semaphores.changed_seconds
     task.memory.write(address, semaphores.permissions() + struct.pack("<qqQQQ", *times, len(semaphores.values), 0, 0))
     return result
-
-
-register(
-    Group(
-        "System V semaphores",
-        {
-            190: Syscall("semget", semget),
-            191: Syscall("semctl", semctl),
-            192: Syscall("semtimedop", semtimedop),
-            193: Syscall("semop", semop),
-        },
-    )
-)

@@ -21,7 +21,6 @@ from emulator.linux.syscalls.optional.sysv_ipc import (
     IpcTable,
     now_seconds,
 )
-from emulator.linux.syscalls.syscall import Group, Syscall, register
 from emulator.memory import (
     ADDRESS_SPACE_BYTES,
     EXEC,
@@ -197,16 +196,3 @@ def _write_status(task: Task, segment: Segment, address: int, result: int, check
         ),
     )  # fmt: skip
     return result
-
-
-register(
-    Group(
-        "System V shared memory",
-        {
-            194: Syscall("shmget", shmget),
-            195: Syscall("shmctl", shmctl),
-            196: Syscall("shmat", shmat),
-            197: Syscall("shmdt", shmdt),
-        },
-    )
-)
