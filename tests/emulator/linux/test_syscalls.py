@@ -12,7 +12,7 @@ import pytest
 from emulator.linux.kernel.clock import Deadlock
 from emulator.linux.kernel.hart_protocol import GuestExit
 from emulator.linux.loader.process_image import Layout
-from emulator.linux.syscalls.table import all_system_calls
+from emulator.linux.syscalls.table import ALL_SYSTEM_CALLS
 from emulator.linux.vfs.files import VirtualFiles
 from tests.emulator.linux.conftest import Guest
 
@@ -81,7 +81,7 @@ def test_a_bad_address_is_efault_everywhere(guest: Guest) -> None:
 def test_no_argument_harms_the_host(make_guest: Callable[..., Guest], value: int) -> None:
     """Every call with the same strange value everywhere answers, ends the guest or is a deadlock."""
     guest = make_guest(files=VirtualFiles(capture=["/out/"]))
-    for number in all_system_calls():
+    for number in ALL_SYSTEM_CALLS:
         guest.hart.x[10:16] = value
         guest.hart.x[17] = number
         guest.hart.x[2] = guest.process.stack_pointer
