@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import importlib
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -37,3 +40,17 @@ def starting(freeze: bool = True) -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
+
+
+def load_meanwhile(*modules: str) -> None:
+    """Load modules in another thread, for the end of a command whose work, translated code, leaves Python to others.
+
+    Whoever imports one of them before it is loaded waits for it. A module that cannot be loaded is reported there.
+    """
+
+    def load() -> None:
+        for module in modules:
+            with contextlib.suppress(Exception):
+                importlib.import_module(module)
+
+    threading.Thread(target=load, name="modules for the end", daemon=True).start()

@@ -27,7 +27,6 @@ from emulator.timing.machine_events import Event
 from emulator.timing.machine_file import load_machine
 from experiments.reproduction import Kind, Reproduction, Task
 from instrumenter.building.program_build import DEFAULT_FLAGS, build_program
-from measure.campaign.store import write_atomically
 from measure.cycle_close.command import Job, machine_for, trace_job
 from measure.cycle_close.rates import ENERGY, RATES, table_of
 from measure.cycle_close.rerun import profile
@@ -37,6 +36,7 @@ from measure.errors import MeasureError
 from measure.program_phases.bbv import BasicBlockVectors
 from measure.program_phases.profile import profile_blocks
 from measure.programs.catalogue import ensure_sources, load_catalogue
+from measure.result_files import write_atomically
 
 ROOT = Path(__file__).resolve().parent.parent
 _CODE = ("common", "emulator", "measure/cycle_close", "measure/program_phases", "experiments/results.py")

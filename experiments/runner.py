@@ -24,8 +24,8 @@ from experiments.drawing import between_marks, save_small
 from experiments.reproduction import Reproduction, Task, load_reproduction, tasks_of
 from experiments.results import Results, elf_of, missing, perform
 from instrumenter.errors import InstrumenterError
-from measure.campaign.store import write_atomically, write_text_atomically
 from measure.errors import MeasureError
+from measure.result_files import write_atomically, write_text_atomically
 
 Tabulate = Callable[[Reproduction, Results], pd.DataFrame]
 Draw = Callable[[Reproduction, pd.DataFrame], Any]

@@ -29,6 +29,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from common.distinct import distinct
 from emulator.events import FULL_RECORD, BlockFacts, TraceSelection
 from emulator.timing import layout
 from emulator.timing.core_arrays import build_core, class_timing, grow_tables
@@ -173,7 +174,7 @@ class InOrderCore:
         """
         self._leave()
         warm_caches(self.config, self._longs, self._words, data, code, since, fills, self._online)
-        self._known_code = np.unique(code.addresses.astype(np.int64) >> int(self._longs[layout.P_L1I_SHIFT]))
+        self._known_code = distinct(code.addresses.astype(np.int64) >> int(self._longs[layout.P_L1I_SHIFT]))
 
     def train(self, facts: BlockFacts, stream: NDArray[np.uint32], skipped_words: int) -> None:
         """Train the branch predictor on whole blocks in execution order, as in `consume`, without those in the first

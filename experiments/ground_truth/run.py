@@ -18,8 +18,8 @@ from emulator.errors import EmulatorError
 from experiments.ground_truth import figures, tables
 from instrumenter.errors import InstrumenterError
 from measure.campaign.run_command import make_campaign, read_campaign
-from measure.campaign.store import write_atomically
 from measure.errors import MeasureError
+from measure.result_files import write_atomically
 
 HERE = Path(__file__).resolve().parent
 PROGRAMS = ("chess", "bwtzip", "netsimplex", "ooosim", "chess_O0")

@@ -27,11 +27,12 @@ from measure.campaign.executor import Outcome, execute_plan
 from measure.campaign.plan import Plan, make_plan
 from measure.campaign.plan_file import save_plan
 from measure.campaign.run_types import BASELINE, Run
-from measure.campaign.store import Store, write_atomically, write_text_atomically
+from measure.campaign.store import Store
 from measure.console.progress import RunsBar
 from measure.errors import MeasureError
 from measure.perturbation.analysis_types import Perturbation
 from measure.perturbation.perturbation import Memo, inner_perturbation, outer_perturbation, outer_z
+from measure.result_files import write_atomically, write_text_atomically
 from measure.stats.correlation import spearman
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from common.suggestions import nearest
 from common.yaml_document import YamlDocument, problem_at
 from measure.campaign.campaign_file import load_campaign
 from measure.campaign.campaign_model import Campaign, StrictModel
-from measure.campaign.store import write_text_atomically
 from measure.errors import CampaignError
+from measure.result_files import write_text_atomically
 
 
 class Figure(StrictModel):

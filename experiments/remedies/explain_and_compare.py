@@ -27,7 +27,7 @@ from measure.campaign.executor import Workers
 from measure.campaign.explained import FOLDER
 from measure.campaign.run_command import make_campaign
 from measure.campaign.run_types import Run
-from measure.campaign.store import Store, write_text_atomically
+from measure.campaign.store import Store
 from measure.explanation.explain_campaign import DEFAULT_PAIRS, explain_judged
 from measure.explanation.explain_variant import Judged
 from measure.explanation.explanation_types import Explanation
@@ -36,6 +36,7 @@ from measure.explanation.relations import Relations
 from measure.explanation.remedies import CONFIRMING_PAIRS, Judge, largest_change
 from measure.explanation.summary import as_json
 from measure.programs.catalogue import ensure_sources
+from measure.result_files import write_text_atomically
 
 HERE = Path(__file__).parent
 MACHINES = ("desktop", "strongarm")

@@ -20,7 +20,7 @@ from measure.campaign.campaign_file import load_campaign
 from measure.campaign.campaign_model import Campaign
 from measure.campaign.plan import Plan, make_plan
 from measure.campaign.run_types import BASELINE, PLACE_GAP, PROBE, ProbePlaces, RunSpec
-from measure.campaign.store import write_text_atomically
+from measure.result_files import write_text_atomically
 from measure.targets.emulated import EmulatedTarget
 from measure.targets.program_file import program_of
 

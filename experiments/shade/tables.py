@@ -19,8 +19,8 @@ from experiments.shade.levels import LEVELS
 from experiments.shade.others import TOOLS
 from experiments.shade.picture import draw
 from experiments.shade.profiling import PLACES
-from measure.campaign.store import write_atomically, write_text_atomically
 from measure.errors import MeasureError
+from measure.result_files import write_atomically, write_text_atomically
 
 FLOATING_POINT = ("nbody",)
 MEAN = "geometric mean"

@@ -14,8 +14,8 @@ from measure.campaign.campaign_model import Campaign
 from measure.campaign.looks import History
 from measure.campaign.plan import Plan
 from measure.campaign.run_types import RunSpec
-from measure.campaign.store import write_text_atomically
 from measure.errors import CampaignError
+from measure.result_files import write_text_atomically
 
 FILE_NAME = "plan.json"
 _FORMATS = ("perturbation-plan-1", "perturbation-plan-2")  # of version 1 the reader of specs knows a key

@@ -22,7 +22,7 @@ from measure.campaign.plan import Plan, make_plan
 from measure.campaign.plan_file import load_plan, save_plan
 from measure.campaign.plan_summary import continue_history, describe_plan
 from measure.campaign.run_types import HOST, RunSpec
-from measure.campaign.store import Store, check_results_place, write_text_atomically
+from measure.campaign.store import Store
 from measure.campaign.terminal import print_result
 from measure.cluster.choice import workers_on
 from measure.console.browser import open_in_browser
@@ -34,6 +34,7 @@ from measure.perturbation.similarity import align_in_threads
 from measure.programs.catalogue import ProgramError
 from measure.report.html import render
 from measure.report.model import ReportData
+from measure.result_files import check_results_place, write_text_atomically
 from measure.verdict_files.deliver import deliver
 from measure.verdict_files.options import NO_OPTIONS, VerdictOptions
 from measure.verdict_files.pair_tables import write_pairs

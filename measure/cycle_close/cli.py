@@ -161,13 +161,14 @@ def check_sampling(
     """
     console = _console()
     from measure.campaign.executor import execute_plan
-    from measure.campaign.store import Store, write_text_atomically
+    from measure.campaign.store import Store
     from measure.cluster.choice import workers_on
     from measure.console.progress import RunsBar, Status
     from measure.cycle_close.sampling_check import analyse_check, load_check, plan_check, summary_of
     from measure.cycle_close.sampling_check_page import print_check, render_check
     from measure.errors import CampaignError, MeasureError
     from measure.programs.catalogue import ProgramError
+    from measure.result_files import write_text_atomically
 
     check, document = load_check(campaign, settings)
     try:

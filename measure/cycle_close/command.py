@@ -8,21 +8,21 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from common.atomic_files import remove_leftovers
+from common.distinct import distinct
+from common.startup import load_meanwhile
 from emulator.errors import EmulatorError
 from emulator.gdb.killed import Killed
 from emulator.timing.inorder import InOrderCore
 from emulator.timing.machine_config import MachineConfig
 from emulator.timing.machine_file import load_machine
-from measure.campaign.store import write_text_atomically
 from measure.console.interrupts import INTERRUPTED, exit_status
 from measure.console.progress import Status, WorkBar
-from measure.cycle_close import results, trace_page
+from measure.cycle_close import results
 from measure.cycle_close.job import Job, bad_ending, check_length, machine_for, program_file
 from measure.cycle_close.rates import Columns, columns_of, deviations
 from measure.cycle_close.rerun import profile, trace_second_run
@@ -30,6 +30,7 @@ from measure.cycle_close.rollback import RollBackTracer
 from measure.cycle_close.tracer import Category, Interval, Settings, Tracer
 from measure.cycle_close.watch import Watch
 from measure.errors import CampaignError, MeasureError
+from measure.result_files import write_text_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -123,7 +124,7 @@ def _trace_twice(job: Job, elf: Path, core: InOrderCore, settings: Settings) -> 
         machine.save_translations()  # they differ from those of the first run: only lines and counts are recorded
     seconds = time.perf_counter() - started
     columns = _columns(intervals, core.config)
-    return Traced(columns, len(np.unique(first_run.phases)), seconds, 0, problem)
+    return Traced(columns, len(distinct(first_run.phases)), seconds, 0, problem)
 
 
 def _columns(intervals: list[Interval], config: MachineConfig) -> Columns:
@@ -150,6 +151,7 @@ def run_cycleclose(
         config = load_machine(job.machine, job.settings)
         elf = program_file(job.program, console)
         job.check_input()
+        load_meanwhile("pyarrow.parquet", "measure.cycle_close.trace_page")
         traced = _traced(job, elf, config, settings, console, gdb_port)
         if not traced.interrupted:
             _check(job, settings, traced)
@@ -258,7 +260,7 @@ def summary_of(job: Job, settings: Settings, traced: Traced, full: Traced | None
         },
         "sampled_again": {
             "intervals": len(traced.sampled_again),
-            "cpi_off_percent": 100 * fmean(traced.sampled_again) if traced.sampled_again else None,
+            "cpi_off_percent": 100 * float(np.mean(traced.sampled_again)) if traced.sampled_again else None,
         },
     }
     if full is not None:
@@ -278,6 +280,8 @@ def summary_of(job: Job, settings: Settings, traced: Traced, full: Traced | None
 
 def _write_trace(job: Job, settings: Settings, directory: Path, traced: Traced, full: Traced | None) -> None:
     actual = full.columns if full is not None else None
+    from measure.cycle_close import trace_page
+
     results.write_table(directory, traced.columns, actual)
     about = summary_of(job, settings, traced, full)
     write_text_atomically(directory / "summary.json", json.dumps(about, indent=1, allow_nan=False))
@@ -286,8 +290,6 @@ def _write_trace(job: Job, settings: Settings, directory: Path, traced: Traced, 
 
 def _print(console: Console, directory: Path, traced: Traced, full: Traced | None, picture: bool) -> None:
     """Print the size of the trace, its estimates' quality, and the deviation from the full simulation, if known."""
-    from rich.table import Table
-
     shares = ", ".join(
         f"{100 * traced.share(category):.1f}% {category.name.lower()}"
         for category in (Category.SIMULATED, Category.MATCHED, Category.UNSAMPLED)
@@ -301,6 +303,8 @@ def _print(console: Console, directory: Path, traced: Traced, full: Traced | Non
     if traced.sampled_again:
         _print_sampled_again(console, traced.sampled_again)
     if full is not None:
+        from rich.table import Table
+
         shown = Table(title="Deviation from the full simulation [%]", title_justify="left")
         for name in ("metric", "point-wise", "simulated", "matched", "unsampled", "whole run"):
             shown.add_column(name, justify="left" if name == "metric" else "right")
@@ -321,7 +325,7 @@ def _print(console: Console, directory: Path, traced: Traced, full: Traced | Non
 
 def _print_sampled_again(console: Console, off: Sequence[float]) -> None:
     """Print how good the estimates of intervals were that were simulated all the same: they stand for the others."""
-    mean = fmean(off)
+    mean = float(np.mean(off))
     if len(off) >= ENOUGH_SAMPLED_AGAIN and mean > MUCH_OFF:
         console.print(
             f"Estimates may be far off: of {len(off)} intervals that were simulated although there was an estimate, it "

@@ -59,13 +59,13 @@ class Job:
 
 def program_file(program: Path, console: Console) -> Path:
     """The executable itself, or the one that a C source compiles to. Raises `CampaignError`."""
-    from instrumenter.building.program_build import build_program
-    from instrumenter.errors import InstrumenterError
-
     if program.suffix != ".c":
         return program
     if not program.exists():
         raise CampaignError(f"no such file: {program}")
+    from instrumenter.building.program_build import build_program
+    from instrumenter.errors import InstrumenterError
+
     try:
         return build_program(
             [program], ["-O2", "-g"], libraries=["-lm"], notify=lambda text: console.print(text, style="dim")

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from common.distinct import distinct
 from emulator.events import TraceSelection
 from emulator.machine import Machine
 from emulator.timing.inorder import InOrderCore
@@ -85,7 +86,7 @@ def representatives(first_run: Profile, settings: Settings, samples: int) -> dic
     """
     shares = shares_of(first_run.signatures)
     chosen: dict[int, list[int]] = {}
-    for phase in np.unique(first_run.phases).tolist():
+    for phase in distinct(first_run.phases).tolist():
         members = np.flatnonzero(first_run.phases == phase)
         picked = choose_samples(first_run.waits[members], shares[members], settings.wait_step, samples)
         if settings.wait_step:

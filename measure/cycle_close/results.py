@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emulator.timing.machine_events import Event
-from measure.campaign.store import write_atomically
 from measure.cycle_close.rates import ENERGY, RATES, Columns
+from measure.result_files import write_atomically
 
 if TYPE_CHECKING:
     import pyarrow as pa

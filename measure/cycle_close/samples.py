@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from common.distinct import distinct
 from emulator.timing.machine_events import N_EVENTS, Event
 
 _LEAST = 0.5  # lower limit of an estimate, as a fraction of the smallest value among the closest samples
@@ -138,6 +139,6 @@ def choose_samples(
         near = [np.flatnonzero(np.abs(scale - target) <= step / 8) for target in targets]
     else:
         near = np.array_split(np.arange(len(waits)), min(at_least, len(waits)))
-    return np.unique([
+    return distinct(np.array([
         mine[np.abs(shares[mine] - shares[mine].mean(axis=0)).sum(axis=1).argmin()] for mine in near if len(mine)
-    ])  # fmt: skip
+    ]))  # fmt: skip

@@ -14,6 +14,7 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
+from common.distinct import distinct
 from measure.cycle_close.rate_labels import RATE_LABELS
 from measure.cycle_close.rates import Columns
 from measure.report.elements import Step, bullets, data_link, paragraph, section, table, to_do
@@ -227,7 +228,7 @@ def _phase_rows(estimated: Columns, actual: Columns | None) -> list[tuple[Any, .
     is given, its CPI there and the mean deviation [%] of its intervals."""
     phases, lengths = estimated["phase"], estimated["end_instructions"] - estimated["begin_instructions"]
     found = []
-    for phase in np.unique(phases).tolist():
+    for phase in distinct(phases).tolist():
         mine = np.flatnonzero(phases == phase)
         category = estimated["category"][mine]
         sampled = mine[category == "simulated"].tolist()

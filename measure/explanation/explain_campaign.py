@@ -15,7 +15,7 @@ from measure.campaign.executor import Workers
 from measure.campaign.explained import FILE, FOLDER, plan_digest
 from measure.campaign.machine_kind import check_emulated
 from measure.campaign.plan import Plan
-from measure.campaign.store import Store, write_text_atomically
+from measure.campaign.store import Store
 from measure.console.progress import Status
 from measure.explanation.explain_variant import Judged, explain_variant
 from measure.explanation.explanation_types import Explanation
@@ -23,6 +23,7 @@ from measure.explanation.page import render_page
 from measure.explanation.paired_runs import PairedRuns
 from measure.explanation.remedy_file import write_remedy
 from measure.explanation.summary import as_json
+from measure.result_files import write_text_atomically
 
 DEFAULT_PAIRS = 6
 DEFAULT_MINUTES = 3.0

@@ -9,8 +9,8 @@ from pathlib import Path
 from common.cplusplus_symbols import readable_names
 from measure.campaign.builds import catalogue_entry
 from measure.campaign.campaign_model import Program
-from measure.campaign.store import write_text_atomically
 from measure.explanation.compiler_decisions import FunctionFacts, function_facts
+from measure.result_files import write_text_atomically
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from measure.campaign.campaign_model import Campaign
-from measure.campaign.store import write_text_atomically
 from measure.explanation.explanation_types import Remedy
+from measure.result_files import write_text_atomically
 
 
 def remedy_campaign(campaign: Campaign, variant: str, remedy: Remedy) -> dict[str, Any]:

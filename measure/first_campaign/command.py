@@ -19,7 +19,6 @@ from measure.campaign.builds import Builds
 from measure.campaign.campaign_file import campaign_of
 from measure.campaign.campaign_model import Campaign
 from measure.campaign.run_types import BASELINE
-from measure.campaign.store import check_file_place, write_text_atomically
 from measure.console.progress import Status
 from measure.errors import CampaignError, RunError
 from measure.first_campaign.campaign_text import campaign_text, draft_text
@@ -34,6 +33,7 @@ from measure.first_campaign.program_keys import (
 )
 from measure.first_campaign.software_choice import Choice, choose_counters
 from measure.first_campaign.trial_run import Trial, trial_run
+from measure.result_files import check_file_place, write_text_atomically
 
 Result = TypeVar("Result")
 _MACHINE = "desktop.yaml"

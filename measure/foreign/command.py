@@ -9,12 +9,12 @@ from pathlib import Path
 
 from rich.console import Console
 
-from measure.campaign.store import check_results_place, write_text_atomically
 from measure.campaign.terminal import print_result
 from measure.console.progress import Status
 from measure.foreign.compare import Levels, compare, summary_of
 from measure.foreign.gather import gather, grouped, matching
 from measure.report.html import render
+from measure.result_files import check_results_place, write_text_atomically
 from measure.verdict_files.deliver import deliver
 from measure.verdict_files.options import NO_OPTIONS, VerdictOptions
 from measure.verdict_files.pair_tables import write_pairs

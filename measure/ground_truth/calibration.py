@@ -25,10 +25,10 @@ from emulator.pmu import CSR_CONTROL, CSR_FIRST_HPM, CSR_LAST_HPM
 from emulator.probes import EventCounter
 from instrumenter.sampler_format import TRACE_PATH
 from measure.campaign.run_types import RunSpec, ended_with
-from measure.campaign.store import write_atomically
 from measure.errors import MeasureError
 from measure.ground_truth.reference_events import Kind, candidates, kind_of, shared
 from measure.merging.program_progress import EventCurve
+from measure.result_files import write_atomically
 from measure.targets.emulated import layout_of
 from measure.targets.program_file import program_of
 

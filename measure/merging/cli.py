@@ -50,11 +50,11 @@ def merge(directories: tuple[Path, ...], out: Path | None, kind: Any, baseline: 
     """
     from rich.console import Console
 
-    from measure.campaign.store import check_file_place, write_text_atomically
     from measure.merging.command import load_all, print_merged
     from measure.merging.export import format_of, write_merged
     from measure.merging.merge_runs import merge_runs
     from measure.merging.page import place_of_page, render_page
+    from measure.result_files import check_file_place, write_text_atomically
 
     endings = {"parquet": "parquet", "csv": "csv", "chrome": "json", None: "parquet"}
     if out is not None:

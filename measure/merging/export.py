@@ -9,9 +9,9 @@ import json
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from measure.campaign.store import write_atomically, write_text_atomically
 from measure.errors import CampaignError
 from measure.merging.merge_runs import Merged
+from measure.result_files import write_atomically, write_text_atomically
 
 Format = Literal["parquet", "csv", "chrome"]
 _ENDINGS: dict[str, Format] = {".parquet": "parquet", ".csv": "csv", ".json": "chrome"}

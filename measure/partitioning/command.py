@@ -15,7 +15,7 @@ from measure.campaign.campaign_file import load_campaign
 from measure.campaign.executor import Workers
 from measure.campaign.first_use import Preparation
 from measure.campaign.machine_kind import check_emulated
-from measure.campaign.store import Store, write_text_atomically
+from measure.campaign.store import Store
 from measure.cluster.choice import workers_on
 from measure.console.machine_load import command_age_seconds
 from measure.console.progress import Status
@@ -32,6 +32,7 @@ from measure.partitioning.result import PartitionResult, summary_text, write_cam
 from measure.partitioning.search_types import Group, Oracle, Verdict
 from measure.partitioning.timed_search import Session, SessionOracles, SessionResult
 from measure.partitioning.verdict_memory import Memory, RememberingOracle, default_path
+from measure.result_files import write_text_atomically
 
 if TYPE_CHECKING:
     from distributed import Client

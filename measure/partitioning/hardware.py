@@ -101,7 +101,7 @@ def counting_everything(machine: Path, directory: Path) -> Path:
 
     from emulator.timing.machine_config import PmuConfig
     from emulator.timing.machine_file import machine_text
-    from measure.campaign.store import write_text_atomically
+    from measure.result_files import write_text_atomically
 
     most = next(one.le for one in PmuConfig.model_fields["programmable_counters"].metadata if hasattr(one, "le"))
     data = yaml.safe_load(machine_text(machine))

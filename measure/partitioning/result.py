@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from measure.campaign.store import write_text_atomically
 from measure.partitioning.search_types import Group, Outlook, Partition, Proof, Verdict
+from measure.result_files import write_text_atomically
 
 if TYPE_CHECKING:
     from common.yaml_document import YamlDocument

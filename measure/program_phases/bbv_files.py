@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.campaign.store import write_atomically
 from measure.errors import MeasureError
 from measure.program_phases.bbv import BasicBlockVectors
 from measure.program_phases.points import SimulationPoints
+from measure.result_files import write_atomically
 
 _INTERVAL = re.compile(rb"T(?:[ \t]*+:[ \t]*+\d{1,18}+[ \t]*+:[ \t]*+\d{1,18}+)++[ \t\r]*+")
 _PAIR = re.compile(rb"[ \t]*+:[ \t]*+\d{1,18}+[ \t]*+:[ \t]*+\d{1,18}+(?![^ \t\r:])")

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.atomic_files import remove_leftovers
-from measure.campaign.store import write_atomically, write_text_atomically
 from measure.cycle_close.job import Job, check_length
 from measure.errors import CampaignError
 from measure.program_phases.bbv import BasicBlockVectors
@@ -38,6 +37,7 @@ from measure.program_phases.kmeans import Starts
 from measure.program_phases.points import SimulationPoints, simulation_points
 from measure.program_phases.projection import project
 from measure.program_phases.terminal import print_estimates, print_phases
+from measure.result_files import write_atomically, write_text_atomically
 
 if TYPE_CHECKING:
     import pandas as pd

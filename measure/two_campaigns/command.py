@@ -11,12 +11,12 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from measure.campaign.store import check_results_place, write_text_atomically
 from measure.console.progress import Status
 from measure.console.tables import print_table
 from measure.perturbation.analysis_types import BROKEN
 from measure.perturbation.wording import p_number
 from measure.report.style import VERDICT_STYLES
+from measure.result_files import check_results_place, write_text_atomically
 from measure.two_campaigns.comparison import (
     NULL_HYPOTHESIS,
     CampaignsCompared,

@@ -6,7 +6,7 @@ import os
 
 import click
 
-from measure.campaign.store import write_text_atomically
+from measure.result_files import write_text_atomically
 from measure.verdict_files.annotations import github_lines
 from measure.verdict_files.junit import junit_text
 from measure.verdict_files.markdown import markdown_text

@@ -34,7 +34,7 @@ class VerdictOptions:
 
     def check_places(self) -> None:
         """Check before the work that the files can be written. Raises as `check_file_place`."""
-        from measure.campaign.store import check_file_place
+        from measure.result_files import check_file_place
 
         for path in (self.junit, self.markdown):
             if path is not None:

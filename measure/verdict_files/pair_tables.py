@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from measure.campaign.store import write_atomically
 from measure.perturbation.analysis_types import Pair, Perturbation
 from measure.report.model import ReportData, VariantReport
+from measure.result_files import write_atomically
 
 PAIR_COLUMNS: dict[str, str] = {
     "campaign": "Name of the campaign",

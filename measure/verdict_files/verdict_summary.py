@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from measure.campaign.store import write_text_atomically
 from measure.perturbation.analysis_types import VERDICTS, Perturbation, gravest
 from measure.report.model import ReportData, VariantReport
+from measure.result_files import write_text_atomically
 
 VERDICTS_SCHEMA = 1
 _RELATION = {

@@ -25,9 +25,9 @@ def watch(directory: Path, port: int, open_page: bool, once: Path | None) -> Non
     """
     import os
 
-    from measure.campaign.store import check_file_place, write_text_atomically
     from measure.console.browser import open_in_browser
     from measure.errors import CampaignError
+    from measure.result_files import check_file_place, write_text_atomically
     from measure.watch.server import WatchServer, render_watch
     from measure.watch.state import Observer
 

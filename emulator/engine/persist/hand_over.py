@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from common.distinct import distinct
 from emulator.engine.blocks import BlockCache
 from emulator.engine.persist.pending import (
     CodeSource,
@@ -39,7 +40,7 @@ def regions_to_save(
     if planned.keys() == planned_before and all(region.has_stored_code for region in entered):
         return None
     kept = [*entered, *planned.values()]
-    pcs = np.unique(np.array([pc for region in kept for pc in region.pcs], np.int64))
+    pcs = distinct(np.array([pc for region in kept for pc in region.pcs], np.int64))
     blocks = cache.facts.blocks[[cache.number_at(pc) for pc in pcs.tolist()]]
     code = merged_code([*code_ranges(block_spans(blocks), source), *waiting_code])
     starts = np.array([start for start, _ in code], np.int64)

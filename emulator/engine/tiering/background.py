@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import os
 import sys
 import threading
@@ -54,9 +56,14 @@ class FairShare:
         guest = time.process_time() - time.thread_time()
         return self._used * (FIRST_GUEST_SHARE if not self.has_stored_translations else LATER_GUEST_SHARE) - guest
 
+    @property
+    def has_processor(self) -> bool:
+        """Whether there is a processor beside the guest's."""
+        return len(os.sched_getaffinity(0)) > 1
+
     def _is_shared(self) -> bool:
         if self._used < MEASURED_SECONDS:
-            return len(os.sched_getaffinity(0)) == 1
+            return not self.has_processor
         return self._elapsed > SHARED_ELAPSED * self._used
 
 
@@ -101,12 +108,14 @@ class Background:
             self.start()
 
     def order(self, tier: Tier, region: Region) -> None:
-        """Compile ``region``, which an earlier process has planned, before any queued block."""
+        """Compile ``region``, which an earlier process has planned, before any queued block, when the thread runs.
+
+        The thread is not started for this: few of these regions are worth loading LLVM in a short process.
+        """
         with self._condition:
             self._serve(tier)
             tier.states.change(region, RegionEvent.REVALIDATED)
             self._condition.notify()
-        self.start()
 
     def _serve(self, tier: Tier) -> None:
         """Let the thread look at the regions of ``tier``, too."""
@@ -114,7 +123,9 @@ class Background:
             self._tiers.append(tier)
 
     def finish_one(self, seconds: float) -> None:
-        """Wait up to ``seconds`` for the first region to be built, if there are orders and none is built yet."""
+        """Wait up to ``seconds`` for the first region to be built, if the thread has orders and none is built yet."""
+        if self._thread is None:
+            return
         with self._condition:
             self.fair_share.guest_has_ended = True
             self._condition.notify()
@@ -142,6 +153,8 @@ class Background:
             sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_SECONDS))
             self._thread = threading.Thread(target=self._work, name="translator", daemon=True)
             self._thread.start()
+            # LLVM must not return into an interpreter that has ended: a script need not close its machines.
+            atexit.register(self._stop_at_exit)
 
     @contextmanager
     def excluding(self, pcs: set[int]) -> Iterator[None]:
@@ -171,7 +184,12 @@ class Background:
                 self._condition.notify()
             self._thread.join()
             self._thread, self._stopping = None, False
+            atexit.unregister(self._stop_at_exit)
         self.check()
+
+    def _stop_at_exit(self) -> None:
+        with contextlib.suppress(BaseException):
+            self.stop()
 
     def check(self) -> None:
         """Raise a failure of the thread."""

@@ -44,6 +44,36 @@ def test_llvm_is_loaded_for_who_runs_long() -> None:
     assert has_llvm(1000)
 
 
+UNCLOSED = """
+import sys, time
+from emulator.isa.decode import assemble
+from emulator.engine.codegen.compiler import Compiler
+from emulator.machine import Machine
+from tests.fuzz.programs import elf
+
+def compile(self, text, **options):
+    busy.append(1)
+    time.sleep(0.3)
+    print("compiled", flush=True)
+    raise KeyboardInterrupt
+
+busy = []
+Compiler.object = compile
+words = [assemble("lui", 6, imm=1 << 26), assemble("addi", 6, 6, imm=-1), assemble("bne", rs1=6, rs2=0, imm=-4)]
+machine = Machine(elf(b"".join(word.to_bytes(4, "little") for word in words), b""))
+while not busy:
+    machine.advance(1_000_000)
+print("the script ends", flush=True)
+"""
+
+
+def test_a_script_may_end_while_a_region_is_compiled() -> None:
+    """The thread must not return from LLVM into an interpreter that has ended: that was a segmentation fault."""
+    done = subprocess.run([sys.executable, "-c", UNCLOSED], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == ["the script ends", "compiled"]
+
+
 class Clocks:
     """For module ``time``: seconds that pass, and those that the thread and the whole process work."""
 

@@ -8,9 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from emulator.engine import translator as translator_module
+from emulator.engine.codegen.compiler import Compiler
 from emulator.engine.decode.block_table import BlockTable
 from emulator.engine.persist import translation_store as archive_module
 from emulator.engine.persist.pending import block_spans
+from emulator.engine.tiering import background as background_module
 from emulator.engine.tiering.background import Background
 from emulator.engine.tiering.tiers import Region, Tier
 from emulator.events import BLOCK_DTYPE, FULL_RECORD, BlockFacts, TraceSelection
@@ -168,6 +171,38 @@ def test_what_is_not_finished_in_time_stays_for_the_next(mixture: Path, monkeypa
     process(works=True, waits_for_all=True)
     assert names
     process(works=True)
+    assert not names
+
+
+@pytest.mark.parametrize("processors", [1, 2])
+def test_a_short_process_leaves_planned_regions_to_others(
+    mixture: Path, monkeypatch: pytest.MonkeyPatch, processors: int
+) -> None:
+    """It does not load LLVM for them, nor wait for them at its end; they stay planned."""
+    monkeypatch.setattr(background_module.os, "sched_getaffinity", lambda pid: set(range(processors)))
+    names = compiled(monkeypatch)
+
+    def process(**factors: int) -> tuple[bool, bool]:
+        """Whether the compiling thread was started, and whether regions wait for it."""
+        with monkeypatch.context() as patch:
+            for name, value in factors.items():
+                patch.setattr(translator_module, name, value)
+            patch.setattr(Compiler, "has_llvm", False)  # as in a process that has compiled nothing
+            patch.setattr(Background, "_work", lambda self: None)
+            patch.setattr(spaces, "MAX_WAIT_SECONDS", 0)
+            with Machine(mixture, ["1"], keep_translations=True, optimise_executions=2) as machine:
+                machine.run()
+                machine.save_translations()
+                assert machine.translator is not None
+                background = machine.translator._background
+                return background._thread is not None, background.has_orders
+
+    assert process() == (True, False)  # plans regions
+    for _ in range(2):
+        assert process(LOADING_AGAIN_FACTOR=1 << 20, LOADING_ALONE_FACTOR=1 << 20) == (False, True)
+    wanted = {"LOADING_ALONE_FACTOR" if processors == 1 else "LOADING_AGAIN_FACTOR": 1}
+    other = {"LOADING_AGAIN_FACTOR" if processors == 1 else "LOADING_ALONE_FACTOR": 1 << 20}
+    assert process(**wanted, **other) == (True, True)
     assert not names
 
 
