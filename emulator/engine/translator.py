@@ -45,13 +45,7 @@ if TYPE_CHECKING:
 # Compiling a region takes some 150 us for each guest instruction, on another processor; executing an instruction takes
 # 3 ns in the interpreter, 0.7 ns in a template and 0.2 ns in an optimised region.
 OPTIMISE_EXECUTIONS = 5000  # hotness threshold: executions outside of optimised regions
-# LLVM takes 30 ms of the guest's thread to load, and slows it down while it works: a short run does without it. So
-# does a run with translations of an earlier process, unless it spends long outside of them: optimised code saves half a
-# nanosecond an instruction. The factors are of the hotness threshold, for the hottest block.
-LOADING_FACTOR = 6  # from here on LLVM is loaded where the translation store has nothing
-LOADING_AGAIN_FACTOR = 200  # the same where it has something
-LOADING_ALONE_FACTOR = 1000  # the same on a single processor, where the guest waits for LLVM
-PLANNING_FACTOR = 20  # from here on a block is planned for the next process
+PLANNING_FACTOR = 20  # hotness thresholds from which a block is planned for the next process
 _MAX_EXECUTIONS = 1 << 30
 _DISCOVERED_AT_ONCE = 32  # blocks
 
@@ -171,12 +165,7 @@ class Translator:
     @property
     def _loading_threshold(self) -> int:
         """Executions of one block from which LLVM is worth loading."""
-        share = self._background.fair_share
-        if not share.has_stored_translations:
-            times = LOADING_FACTOR
-        else:
-            times = LOADING_AGAIN_FACTOR if share.has_processor else LOADING_ALONE_FACTOR
-        return min(times * self.optimise_executions, _MAX_EXECUTIONS)
+        return min(self._background.fair_share.loading_factor * self.optimise_executions, _MAX_EXECUTIONS)
 
     @property
     def _planning_threshold(self) -> int:

@@ -12,7 +12,6 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from common.distinct import distinct
 from emulator.engine.blocks import BlockCache
 from emulator.engine.decode.discovery import Pages
 from emulator.engine.hart_state import Hart
@@ -126,7 +125,7 @@ class AddressSpace:
         found = [places for places in self._changes() if len(places)]
         if not found:
             return
-        changed = found[0] if len(found) == 1 else distinct(np.concatenate(found))
+        changed = found[0] if len(found) == 1 else np.unique(np.concatenate(found))
         self.code_shadow.invalidate(changed)
         gone = self.cache.overlapping(changed)
         if self.translator is None:

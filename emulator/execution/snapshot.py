@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from common.distinct import distinct
 from emulator.engine.hart_state import COUNTS_OFFSET, HOST_FIELDS, Hart
 from emulator.engine.instrument.line_timestamps import LineTimestamps
 from emulator.errors import EmulatorError
@@ -47,7 +46,7 @@ def restore_memory(memory: GuestMemory, saved: MemoryState) -> None:
         memory.unmap(address, n_bytes)
     # Pages that the guest cannot write to have their contents still, unless their permissions changed.
     changed_or_writable = changed | (saved.perm & WRITE != 0)
-    for value in distinct(saved.perm[changed]):
+    for value in np.unique(saved.perm[changed]):
         if value:
             for address, n_bytes in _runs(changed & (saved.perm == value)):
                 memory.map(address, n_bytes, READ | WRITE)
@@ -56,7 +55,7 @@ def restore_memory(memory: GuestMemory, saved: MemoryState) -> None:
         for address, n_bytes in _runs(changed_or_writable[first : first + (len(contents) >> PAGE_SHIFT)]):
             view = memory.view(start + address, n_bytes, READ)
             view[:] = contents[address : address + n_bytes]
-    for value in distinct(saved.perm[changed]):
+    for value in np.unique(saved.perm[changed]):
         if value:
             for address, n_bytes in _runs(changed & (saved.perm == value)):
                 memory.protect(address, n_bytes, int(value))

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emulator.engine import translator as translator_module
 from emulator.engine.codegen.compiler import Compiler
 from emulator.engine.decode.block_table import BlockTable
 from emulator.engine.persist import translation_store as archive_module
@@ -186,7 +185,7 @@ def test_a_short_process_leaves_planned_regions_to_others(
         """Whether the compiling thread was started, and whether regions wait for it."""
         with monkeypatch.context() as patch:
             for name, value in factors.items():
-                patch.setattr(translator_module, name, value)
+                patch.setattr(background_module, name, value)
             patch.setattr(Compiler, "has_llvm", False)  # as in a process that has compiled nothing
             patch.setattr(Background, "_work", lambda self: None)
             patch.setattr(spaces, "MAX_WAIT_SECONDS", 0)
