@@ -47,18 +47,18 @@ def test_llvm_is_loaded_for_who_runs_long() -> None:
 UNCLOSED = """
 import sys, time
 from emulator.isa.decode import assemble
-from emulator.engine.codegen.compiler import Compiler
+from emulator.engine.translator import Translator
 from emulator.machine import Machine
 from tests.fuzz.programs import elf
 
-def compile(self, text, **options):
+def compile(self, tier, region):
     busy.append(1)
     time.sleep(0.3)
     print("compiled", flush=True)
     raise KeyboardInterrupt
 
 busy = []
-Compiler.object = compile
+Translator._compile = compile
 words = [assemble("lui", 6, imm=1 << 26), assemble("addi", 6, 6, imm=-1), assemble("bne", rs1=6, rs2=0, imm=-4)]
 machine = Machine(elf(b"".join(word.to_bytes(4, "little") for word in words), b""))
 while not busy:
