@@ -11,11 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from common.file_cache import object_path
 from emulator.engine.address_tables import GUEST_SPACE, Table
 from emulator.engine.blocks import BlockCache
 from emulator.engine.codegen.entry import Entry
 from emulator.engine.decode.discovery import Discovery, _instruction_set, _make_instruction_set
 from emulator.engine.decode.operations import DESCRIPTOR_DTYPE, OPERATION_DTYPE, operations_of
+from emulator.engine.persist.translation_store import sources_identity
 from emulator.execution.address_space import AddressSpace
 from emulator.isa.decode import assemble
 from emulator.isa.table import TABLE
@@ -137,7 +139,8 @@ def test_tables_that_are_kept_are_those_that_are_made(tmp_path: Path, monkeypatc
         kept: tuple[Any, ...] = _instruction_set()
         assert [(array.dtype, array.shape) for array in kept] == [(array.dtype, array.shape) for array in made]
         assert all(np.array_equal(one, other) for one, other in zip(kept, made, strict=True))
-    assert len(list(tmp_path.rglob("instructions-*"))) == 1
+    assert object_path(f"instructions {sources_identity()}").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["perturbation"]
 
 
 def test_where_nothing_may_be_executed(twin: Twin) -> None:
