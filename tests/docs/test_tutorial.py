@@ -35,7 +35,7 @@ def test_the_commands_work_in_order(tmp_path: Path) -> None:
         if words[1] == "partition":
             words = [*words[:-1], "0.1"]
         if words[1] == "explain":
-            words = [*words, "--pairs", "3", "--minutes", "0.1"]
+            words = [*words, "--pairs", "3", "--minutes", "0.3"]
         done = subprocess.run(
             [sys.executable, "-c", MEASURE, *words[1:]], cwd=tmp_path, env=environment, capture_output=True, text=True,
             timeout=600, check=False,

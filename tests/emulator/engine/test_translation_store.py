@@ -105,9 +105,16 @@ def finish_all(background: Background, seconds: float) -> None:
         assert background._condition.wait_for(lambda: not background.has_orders, 60)
 
 
+def load_llvm_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the compiling thread start, even if this process has not loaded LLVM and runs for a short time."""
+    for name in ("LOADING_AGAIN_FACTOR", "LOADING_ALONE_FACTOR"):
+        monkeypatch.setattr(background_module, name, 1)
+
+
 def test_what_was_hot_too_late_is_translated_at_the_beginning_of_the_next(
     mixture: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    load_llvm_soon(monkeypatch)
     names = compiled(monkeypatch)
     ordered: list[tuple[str, int]] = []  # with the instructions executed by then
 
@@ -147,6 +154,7 @@ def test_what_was_hot_too_late_is_translated_at_the_beginning_of_the_next(
 
 
 def test_what_is_not_finished_in_time_stays_for_the_next(mixture: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    load_llvm_soon(monkeypatch)
     names = compiled(monkeypatch)
 
     def process(works: bool, waits_for_all: bool = False) -> None:
