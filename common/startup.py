@@ -45,7 +45,8 @@ def starting(freeze: bool = True) -> Iterator[None]:
 def load_meanwhile(*modules: str) -> None:
     """Load modules in another thread, for the end of a command whose work, translated code, leaves Python to others.
 
-    Whoever imports one of them before it is loaded waits for it. A module that cannot be loaded is reported there.
+    An import of one of these modules waits until it is loaded. An error while a module is loaded is raised by the import
+    that needs the module, not by the thread.
     """
 
     def load() -> None:

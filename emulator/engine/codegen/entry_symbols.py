@@ -1,4 +1,5 @@
-"""The symbols of the host functions between Python and translations, and the sizes that they agree on with Python."""
+"""What the host functions between Python and translations have in common with Python: their symbols, the size of the table
+of machines, and the signals of host faults."""
 
 MAX_MACHINES = 64
 ENTER, ON_FAULT, MISS, HOOK = "enter", "on_fault", "miss", "hook"

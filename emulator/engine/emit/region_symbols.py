@@ -17,7 +17,7 @@ def counters_of(region: str) -> str:
 
 def numbers_of(pcs: Iterable[int], cache: BlockCache) -> dict[str, int]:
     """The symbols that a region is loaded with: for the blocks at ``pcs``, their numbers and the offsets of their
-    execution counters. They are not in the code, which is saved for processes that number blocks differently."""
+    execution counters."""
     found = {}
     for pc in pcs:
         number = cache.number_at(pc)
