@@ -45,8 +45,8 @@ def starting(freeze: bool = True) -> Iterator[None]:
 def load_meanwhile(*modules: str) -> None:
     """Load modules in another thread, for the end of a command whose work, translated code, leaves Python to others.
 
-    An import of one of these modules waits until it is loaded. An error while a module is loaded is raised by the import
-    that needs the module, not by the thread.
+    An import of one of these modules waits until it is loaded. An error while a module is loaded is raised by the
+    import that needs the module, not by the thread.
     """
 
     def load() -> None:
