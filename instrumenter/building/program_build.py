@@ -20,7 +20,6 @@ from instrumenter.building.code_size import code_size
 from instrumenter.building.relink import (
     PADDING,
     PADDING_SOURCE,
-    SECTION_FLAGS,
     can_relink,
     keep_link,
     link_shifted,
@@ -28,6 +27,7 @@ from instrumenter.building.relink import (
 )
 from instrumenter.building.toolchain import (
     GUEST_TARGET,
+    SECTION_FLAGS,
     Toolchain,
     cache_directory,
     compiler_name_for,

@@ -23,6 +23,7 @@ from typing import Any
 
 from common.atomic_files import workspace, write_text
 from common.source_digest import source_digest
+from instrumenter.building import made_programs
 from instrumenter.building.program_build import (
     PACKAGE,
     AnySampler,
@@ -50,16 +51,15 @@ from instrumenter.find.sites import FoundSites
 from instrumenter.rewrite.counter_layout import SYMBOL, Placement
 from instrumenter.spec.software_metrics import MetricSpec
 from instrumenter.wrapper.arguments import read_command_line
-from instrumenter.wrapper.compile_call import Wrapper, is_cplusplus_source
+from instrumenter.wrapper.compile_call import Wrapper
 from instrumenter.wrapper.environment_spec import (
-    LOG_VARIABLE,
-    SPEC_VARIABLE,
     HostSamplerSpec,
     SamplerSpec,
     WrapperSpec,
-    read_listing,
     read_sites,
 )
+from instrumenter.wrapper.listing import LOG_VARIABLE, read_listing
+from instrumenter.wrapper.plain_compile import SPEC_VARIABLE, is_cplusplus_source
 
 _KEPT_SECONDS = 24 * 3600
 _CMAKE_OWN = "CMakeFiles"  # a directory of cmake's own beside what is built
@@ -131,6 +131,11 @@ class ProjectRecipe:
             made = self._make_tree(spec, notify)
         return self._keep(spec, made, started)
 
+    def linked_programs(self, notify: Callable[[str], None]) -> list[str]:
+        """The programs that the build links with the wrapper; the project needs no ``binary`` for this."""
+        Toolchain(self.target, notify).prepare()
+        return self._make_tree(self._spec({}, 0), notify).linked()
+
     def with_null_control(self) -> ProjectRecipe:
         """The same program with counters in code that never runs."""
         return replace(self, null_control=True)
@@ -147,9 +152,9 @@ class ProjectRecipe:
             sections=self.relinkable,
         )  # fmt: skip
 
-    def _key(self, spec: WrapperSpec) -> str:
+    def _key(self, spec: WrapperSpec, binary: str) -> str:
         identity = {
-            "tree": self.tree, "command": self.project.command, "binary": self.project.binary,
+            "tree": self.tree, "command": self.project.command, "binary": binary,
             "spec": spec.model_dump(mode="json"), "order": list(spec.metrics), "generator": generator_digest(),
             "wrapper": _wrapper_digest(),
             "compiler": compiler_version(),
@@ -157,16 +162,17 @@ class ProjectRecipe:
         return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
 
     def _cache_path(self, spec: WrapperSpec) -> Path:
-        return cache_directory() / "builds" / self._key(spec)
+        return cache_directory() / "builds" / self._key(spec, self.project.binary)
 
     def _make_tree(self, spec: WrapperSpec, notify: Callable[[str], None]) -> _Tree:
-        """The project built with ``spec``, by this process or, while it waits, by another one."""
-        tree = _Tree(cache_directory() / "projects" / self._key(spec), self.project)
+        """The project built with ``spec``, by this process or, while it waits, by another one; for all its programs."""
+        tree = _Tree(cache_directory() / "projects" / self._key(spec, ""), self.project)
         with tree.locked():
             if not tree.is_whole():
                 _remove_old_trees(tree.folder.parent, tree.folder)
                 notify(f"Building the project by its own command: {self.project.command}")
                 tree.make(spec)
+            tree.check_binary(spec.target)
         return tree
 
     def _keep(self, spec: WrapperSpec, tree: _Tree, started: float) -> Build:
@@ -188,23 +194,18 @@ class ProjectRecipe:
 def linked_programs(directory: Path, command: str, notify: Callable[[str], None]) -> list[str]:
     """The programs that a build command links with the wrapper, relative to ``directory``.
 
-    Builds a copy that is not kept. Raises `SourceError` when the command fails, and `ToolchainError`.
+    The build is kept like that of a campaign, whose plain program needs no other one then. Raises `SourceError` when
+    the command fails, and `ToolchainError`.
     """
-    Toolchain(GUEST_TARGET, notify).prepare()
-    notify(f"Building the project by its own command: {command}")
-    projects = cache_directory() / "projects"
-    projects.mkdir(parents=True, exist_ok=True)
-    identity = hashlib.sha256(f"{directory.resolve()}\0{command}".encode()).hexdigest()
-    with workspace(projects) as temporary:
-        tree = _Tree(temporary / "found", Project(directory, command, ""), projects / f"{identity}.log")
-        tree.make(WrapperSpec())
-        return tree.linked()
+    return ProjectRecipe.of(Project(directory, command, ""), relinkable=True).linked_programs(notify)
 
 
 @functools.cache
 def _wrapper_digest() -> str:
     here = Path(__file__).parent
-    return source_digest([PACKAGE / "wrapper", here / "project.py", here / "project_tree.py"])
+    return source_digest(
+        [PACKAGE / "wrapper", *(here / name for name in ("project.py", "project_tree.py", "made_programs.py"))]
+    )
 
 
 def _remove_old_trees(folder: Path, but: Path) -> None:
@@ -216,12 +217,12 @@ def _remove_old_trees(folder: Path, but: Path) -> None:
 class _Tree:
     """A built copy of a project in ``folder``: ``tree``, ``bin``, the wrapper's listing, and a marker of success.
 
-    ``log``: where a command that fails leaves its output; default: beside ``folder``.
+    A command that fails leaves its output beside it, in a file with the ending ``.log``.
     """
 
-    def __init__(self, folder: Path, project: Project, log: Path | None = None) -> None:
+    def __init__(self, folder: Path, project: Project) -> None:
         self.folder, self.project = folder, project
-        self._log = log or folder.with_suffix(".log")
+        self._log = folder.with_suffix(".log")
         self._tree, self._listing = folder / "tree", folder / "listing.jsonl"
         self._binary = self._tree / project.binary
         self._marker = folder / "built.json"
@@ -234,7 +235,11 @@ class _Tree:
             yield
 
     def is_whole(self) -> bool:
-        return self._marker.is_file() and self._binary.is_file()
+        try:
+            made = json.loads(self._marker.read_bytes())["programs"]
+        except (OSError, ValueError, KeyError):
+            return False
+        return all((self._tree / name).is_file() for name in [*made, self.project.binary] if name)
 
     @property
     def link(self) -> dict[str, Any] | None:
@@ -244,8 +249,7 @@ class _Tree:
         return next((each for each in reversed(links) if each["sha256"] == content), None)
 
     def make(self, spec: WrapperSpec) -> None:
-        """Copy and build; without a ``binary`` in the project, any programs. Raises `SourceError`, and then leaves only
-        the command's output."""
+        """Copy and build. Raises `SourceError`, and then leaves only the command's output."""
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
         try:
@@ -253,9 +257,7 @@ class _Tree:
             write_compilers(self.folder / "bin", spec.target)
             environment = self._write_spec(spec, "spec.json")
             run_command(self.project.command, self._tree, environment, self._log)
-            if self.project.binary:
-                self._check_binary(spec.target)
-            write_text(self._marker, "{}\n", durable=False)
+            write_text(self._marker, json.dumps({"programs": self.linked()}) + "\n", durable=False)
         except BaseException:
             shutil.rmtree(self.folder, ignore_errors=True)
             raise
@@ -274,14 +276,26 @@ class _Tree:
         path = self.folder / name
         path.write_text(spec.model_copy(update={"root": str(self._tree)}).model_dump_json(), "utf-8")
         own = {SPEC_VARIABLE: str(path), LOG_VARIABLE: str(self._listing)}
+        if spec.target == GUEST_TARGET:
+            own |= made_programs.variables(made_programs.write_command(self.folder / "bin", self._tree))
         return build_environment(self.folder / "bin", own, spec.target)
 
-    def _check_binary(self, target: str) -> None:
-        """Raise `SourceError` unless the build made a linked program for ``target`` at the expected path."""
+    def check_binary(self, target: str) -> None:
+        """Raise `SourceError` unless the build made a linked program for ``target`` at the expected path, if the
+        project has one."""
+        name = self.project.binary
+        if not name:
+            return
+        try:
+            self._check_program(name, target)
+        except SourceError:
+            shutil.rmtree(self.folder, ignore_errors=True)  # the next attempt shall build it again
+            raise
+
+    def _check_program(self, name: str, target: str) -> None:
         from elftools.common.exceptions import ELFError
         from elftools.elf.elffile import ELFFile
 
-        name = self.project.binary
         if not self._binary.is_file():
             inside = self.linked()
             linked = f"; it linked {', '.join(inside)}" if inside else "; it linked nothing with $CC"

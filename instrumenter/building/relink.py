@@ -25,7 +25,6 @@ from instrumenter.building.elf_symbols import read_symbols
 from instrumenter.building.toolchain import TIMEOUT_SECONDS, Toolchain
 from instrumenter.errors import SourceError, ToolchainError
 
-SECTION_FLAGS = ("-ffunction-sections", "-fdata-sections")
 COMMAND_NAME = "link.json"
 OBJECTS = "objects"
 LIBRARIES = "libraries"

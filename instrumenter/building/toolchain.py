@@ -12,7 +12,6 @@ import platform
 import re
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -28,6 +27,8 @@ TIMEOUT_SECONDS = 600
 # zig adds run-time checks to unoptimised code; the program must have only its own code. With -Os or -Oz, unlike other
 # compilers, it removes all symbols and debug information unless -g is given; at other levels -g changes nothing.
 ALWAYS = ("-fno-sanitize=all", "-fno-stack-protector", "-g")
+SECTION_FLAGS = ("-ffunction-sections", "-fdata-sections")
+"""Each function and each variable in a section of its own, as `instrumenter.building.relink` needs them."""
 # Flags for comments in the preprocessor's output, and for output without line markers.
 _UNWANTED_OUTPUT = frozenset(("-C", "-CC", "-P"))
 # Flags of the preprocessor, with their value attached or in the next argument.
@@ -37,14 +38,35 @@ _PREPROCESSOR_FLAG = re.compile(r"-(D|U|I|include|imacros|isystem|iquote|idiraft
 @functools.cache
 def compiler_version() -> str:
     """The version of the ziglang wheel."""
+    # From the name of the wheel's description; the library for it takes 40 ms to load.
+    found = [path.name for path in Path(_executable()).parents[1].glob("ziglang-*.dist-info")]
+    if len(found) == 1:
+        return found[0].removeprefix("ziglang-").removesuffix(".dist-info")
     from importlib.metadata import PackageNotFoundError, version
 
     try:
         return version("ziglang")
     except PackageNotFoundError:
-        raise ToolchainError(
-            "the cross-compiler is not installed: expected the Python package 'ziglang'; pip install ziglang"
-        ) from None
+        raise _missing() from None
+
+
+@functools.cache
+def _executable() -> str:
+    """The compiler's program. A module of the wheel would start it, too, but in twice the time."""
+    from importlib.util import find_spec
+
+    spec = find_spec("ziglang")
+    for folder in (spec.submodule_search_locations or []) if spec is not None else []:
+        program = Path(folder) / "zig"
+        if program.is_file():
+            return str(program)
+    raise _missing()
+
+
+def _missing() -> ToolchainError:
+    return ToolchainError(
+        "the cross-compiler is not installed: expected the Python package 'ziglang'; pip install ziglang"
+    )
 
 
 def without_preprocessor_flags(flags: Sequence[str]) -> list[str]:
@@ -81,8 +103,7 @@ class Toolchain:
 
     def tool(self, name: str) -> list[str]:
         """The command line of one of the compiler's tools, such as ``ar``."""
-        # -P: files in the directory of the program being compiled must not be taken for Python modules.
-        return [sys.executable, "-P", "-m", "ziglang", name]
+        return [_executable(), name]
 
     def environment(self) -> dict[str, str]:
         """The environment in which the compiler runs."""
@@ -99,7 +120,6 @@ class Toolchain:
 
         ``reads_input``: it reads this process's standard input.
         """
-        compiler_version()
         try:
             process = subprocess.Popen(
                 self.command(arguments, driver), cwd=directory, env=self.environment(),

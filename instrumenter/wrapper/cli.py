@@ -13,6 +13,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from instrumenter.wrapper.arguments import CommandLine
 
 USAGE_ERROR, WORK_FAILED, TERMINATED, INTERRUPTED = 2, 1, 143, 130
 
@@ -49,27 +53,46 @@ def compile_and_link(arguments: Sequence[str], driver: str) -> int:
     """Execute a command line in the current directory; the exit status is the compiler's."""
     from instrumenter.errors import InstrumenterError, SpecError
     from instrumenter.wrapper.arguments import read_command_line
-    from instrumenter.wrapper.compile_call import Wrapper, toolchain_of
-    from instrumenter.wrapper.environment_spec import WrapperSpec, spec_from_environment
+    from instrumenter.wrapper.plain_compile import counts_nothing, plain_spec
 
-    signal.signal(signal.SIGTERM, _exit_on_signal)
     try:
         if arguments[:1] == ["--instrumented"]:
             return list_instrumented([Path(argument) for argument in arguments[1:]])
         line = read_command_line(arguments, Path.cwd(), driver == "c++")
-        spec = spec_from_environment()
-        toolchain = toolchain_of(spec)
-        if line.stage == "ask" or (spec is None and line.stage == "compile" and len(line.sources) == 1):
-            command = toolchain.command(line.plain_words(), driver)
-            sys.stdout.flush()
-            os.execve(command[0], command, toolchain.environment())
-        return Wrapper(line, Path.cwd(), spec or WrapperSpec(), toolchain, driver).run()
+        plain = plain_spec()
+        if plain is not None and line.stage == "ask":
+            _exec_compiler(line.plain_words(), plain.target, driver)
+        if plain is not None and counts_nothing(line, plain, driver, Path.cwd()):
+            _exec_compiler([*plain.flags, *line.plain_words()], plain.target, driver)
+        return _compile_and_count(line, driver)
     except SpecError as error:
         return _complain(error, USAGE_ERROR)
     except (InstrumenterError, OSError) as error:
         return _complain(error, WORK_FAILED)
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def _exec_compiler(words: Sequence[str], target: str, driver: str) -> NoReturn:
+    """Let the compiler take this process's place."""
+    from instrumenter.building.toolchain import Toolchain
+
+    toolchain = Toolchain(target)
+    command = toolchain.command(words, driver)
+    sys.stdout.flush()
+    os.execve(command[0], command, toolchain.environment())
+
+
+def _compile_and_count(line: CommandLine, driver: str) -> int:
+    """Execute a command line that links, or that may compile counters; the exit status is the compiler's."""
+    from instrumenter.wrapper.compile_call import Wrapper, toolchain_of
+    from instrumenter.wrapper.environment_spec import WrapperSpec, spec_from_environment
+
+    signal.signal(signal.SIGTERM, _exit_on_signal)
+    spec = spec_from_environment() or WrapperSpec()
+    if line.stage == "ask":
+        _exec_compiler(line.plain_words(), spec.target, driver)
+    return Wrapper(line, Path.cwd(), spec, toolchain_of(spec), driver).run()
 
 
 def list_instrumented(programs: Sequence[Path]) -> int:

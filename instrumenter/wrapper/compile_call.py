@@ -1,10 +1,9 @@
 """One call of the compiler wrapper: compiles like the compiler, and adds the spec's counters.
 
-Each source is first compiled unchanged, which gives the compiler's own diagnostics, exit status and dependency file,
-and an object to fall back on. If the source has sites, it is then preprocessed, rewritten
-(`instrumenter.rewrite.rewriter`) and compiled again, and the new object replaces the first one. Objects only refer to
-the counters; links add an object that defines them, the sampler, and the code that moves all other code. Outputs are
-moved to their places when they are complete.
+Each source is preprocessed and rewritten (`instrumenter.rewrite.rewriter`), and compiled so if it has sites. A source
+without sites, or one in which nothing can be counted, is compiled unchanged, which gives the compiler's own diagnostics
+and exit status. Objects only refer to the counters; links add an object that defines them, the sampler, and the code
+that moves all other code. Outputs are moved to their places when they are complete.
 """
 
 from __future__ import annotations
@@ -27,10 +26,11 @@ from instrumenter.building.program_build import (
     add_places,
     padding_source,
 )
-from instrumenter.building.relink import PADDING_SOURCE, SECTION_FLAGS, keep_link, wanted_symbols
+from instrumenter.building.relink import PADDING_SOURCE, keep_link, wanted_symbols
 from instrumenter.building.toolchain import (
     ALWAYS,
     GUEST_TARGET,
+    SECTION_FLAGS,
     Toolchain,
     cache_directory,
     compiler_version,
@@ -40,15 +40,11 @@ from instrumenter.building.toolchain import (
 from instrumenter.errors import SourceError, SpecError
 from instrumenter.rewrite.rewriter import rewrite
 from instrumenter.wrapper.arguments import CommandLine, Kind, Token
-from instrumenter.wrapper.environment_spec import WrapperSpec, sites_note, write_entry
+from instrumenter.wrapper.environment_spec import WrapperSpec, sites_note
+from instrumenter.wrapper.listing import write_entry
+from instrumenter.wrapper.plain_compile import input_words, is_cplusplus_source, preprocessor_words, root_flags
 
-_CPLUSPLUS = ("C++", "c++", "c++-cpp-output")  # by `-x`, and by `instrumenter.wrapper.arguments`
 _ENDINGS = {"compile": ".o", "assembly": ".s", "check": ".o"}
-
-
-def is_cplusplus_source(source: Token) -> bool:
-    """Whether a source on a command line is C++."""
-    return source.language in _CPLUSPLUS
 
 
 class Wrapper:
@@ -64,7 +60,7 @@ class Wrapper:
         self.listed = True  # whether to write entries to the listing
         self.keep_link_in: Path | None = None  # the folder of the linked program, to keep the linker's command there
         self._sections = SECTION_FLAGS if spec.sections else ()
-        self._prefix_map = [f"-ffile-prefix-map={spec.root}=."] if spec.root else []
+        self._prefix_map = root_flags(spec.root)
 
     def run(self) -> int:
         """Execute it; returns the exit status. Raises `ToolchainError` when the compiler cannot be started."""
@@ -126,35 +122,32 @@ class Wrapper:
         stage = "-S" if made.suffix == ".s" else "-c"
         words = [*ALWAYS, *self._prefix_map, *self._sections, *self.line.compile_words()]
         dependencies = self.line.dependency_words(place, target)
-        arguments = [*words, stage, *dependencies, "-o", str(made), *self._input(source)]
-        status = self._call(arguments, {made: source.words[0]})
-        if status == 0 and counted:
-            self._compile_with_counters(source, made, stage, words)
+        arguments = [*words, stage, *dependencies, "-o", str(made), *input_words(self.line, source)]
+        entry, is_made = (
+            self._compile_with_counters(source, made, stage, words, dependencies) if counted else (None, False)
+        )
+        status = 0 if is_made else self._call(arguments, {made: source.words[0]})
+        if status == 0 and entry is not None:
+            self._write_entry(entry)
         return status
 
     def _write_entry(self, entry: Mapping[str, Any]) -> None:
         if self.listed:
             write_entry(self._output, entry)
 
-    def _input(self, source: Token) -> list[str]:
-        name = source.words[0]
-        if any(token.kind is Kind.LANGUAGE for token in self.line.tokens):
-            given = [t for t in self.line.tokens[: self.line.tokens.index(source)] if t.kind is Kind.LANGUAGE]
-            if given:
-                return [*given[-1].words, name]
-        return [name]
-
-    def _compile_with_counters(self, source: Token, made: Path, stage: str, words: list[str]) -> None:
-        """Compile a source again with its counters into ``made``, or list the reason why that is impossible."""
+    def _compile_with_counters(
+        self, source: Token, made: Path, stage: str, words: list[str], dependencies: list[str]
+    ) -> tuple[dict[str, Any], bool]:
+        """Compile a source with its counters into ``made``. Returns an entry for the listing, which says the reason
+        where that is impossible, and whether it was done: it is not where nothing is counted."""
         name = source.words[0]
         entry = {"kind": "unit", "source": name, "directory": str(self.directory), "driver": self.driver}
         cplusplus = is_cplusplus_source(source)
         if source.kind is Kind.OTHER_SOURCE and not cplusplus:
             reason = f"{source.language}: only C and C++ are instrumented"
-            self._write_entry({**entry, "instrumented": False, "reason": reason})
-            return
+            return {**entry, "instrumented": False, "reason": reason}, False
         try:
-            text = self.preprocessed(source)
+            text = self.preprocessed(source, dependencies)
             rewritten = rewrite(
                 text, name, self.spec.metrics, self.spec.layout, self.toolchain.target, words, cplusplus=cplusplus
             )
@@ -162,8 +155,7 @@ class Wrapper:
             wrong: dict[str, Any] = {"reason": str(error), "wrong_spec": isinstance(error, SpecError)}
             if isinstance(error, SpecError) and error.metric is not None:
                 wrong["metric"] = error.metric
-            self._write_entry({**entry, "instrumented": False, **wrong})
-            return
+            return {**entry, "instrumented": False, **wrong}, False
         sites = {metric: rewritten.count_sites(metric) for metric in self.spec.metrics}
         sites = {metric: number for metric, number in sites.items() if number}
         unit = {"sites": sites, "warnings": rewritten.events.warnings, "words": self.line.all_words()}
@@ -173,18 +165,15 @@ class Wrapper:
             problem = self._compile_counted(f"{note} {rewritten.text}", name, made, stage, cplusplus)
             if problem is not None:
                 reason = f"with its counts it does not compile: {problem}"
-                self._write_entry({**entry, "instrumented": False, "reason": reason})
-                return
-        self._write_entry({**entry, "instrumented": True, **unit})
+                return {**entry, "instrumented": False, "reason": reason}, False
+        return {**entry, "instrumented": True, **unit}, bool(sites)
 
-    def preprocessed(self, source: Token) -> str:
-        """The source after the preprocessor. Raises `SourceError`."""
+    def preprocessed(self, source: Token, dependencies: Sequence[str] = ()) -> str:
+        """The source after the preprocessor, which also follows the options ``dependencies``. Raises `SourceError`."""
         if source.kind is Kind.PREPROCESSED:
             path = self.directory / source.words[0]
             return path.read_bytes().decode("utf-8", "surrogateescape")
-        words = self.line.words(Kind.PREPROCESSOR, Kind.OTHER)
-        words = [word for word in words if word not in ("-C", "-CC", "-P", "-H") and not word.startswith("-d")]
-        arguments = ["-E", *ALWAYS, *self._prefix_map, *words, *self._input(source)]
+        arguments = [*preprocessor_words(self.line, source), *self._prefix_map, *dependencies]
         status, out, err = self.toolchain.run(arguments, self.directory, self.driver)
         if status:
             lines = err.decode("utf-8", "replace").strip().splitlines()

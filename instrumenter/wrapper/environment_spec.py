@@ -1,14 +1,12 @@
-"""The compiler wrapper's input from the environment, and the listing that it writes.
+"""The compiler wrapper's input from the environment, and the sites that it leaves in programs.
 
-``INSTRUMENT_SPEC`` names a YAML file (`WrapperSpec`); without it programs are only compiled. ``INSTRUMENT_LOG`` names
-the listing: one JSON object per line for each source that was instrumented or could not be, and for each program that
-was linked. Each instrumented object file also contains its sites, in a section that is never loaded. The linker keeps
-the section, so `read_sites` finds them in the program even if the objects came from archives.
+``INSTRUMENT_SPEC`` names a YAML file (`WrapperSpec`); without it programs are only compiled. Each instrumented object
+file contains its sites, in a section that is never loaded. The linker keeps the section, so `read_sites` finds them in
+the program even if the objects came from archives.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Mapping
@@ -23,10 +21,8 @@ from instrumenter.building.toolchain import GUEST_TARGET
 from instrumenter.errors import SpecError
 from instrumenter.rewrite.counter_layout import CounterLayout, Placement
 from instrumenter.spec.software_metrics import MetricSpec, check_metric_names
+from instrumenter.wrapper.plain_compile import SPEC_VARIABLE
 
-SPEC_VARIABLE = "INSTRUMENT_SPEC"
-LOG_VARIABLE = "INSTRUMENT_LOG"
-LOG_NAME = "instrument-cc.jsonl"
 SITES_SECTION = ".measure.sites"
 
 
@@ -93,23 +89,6 @@ def spec_from_environment() -> WrapperSpec | None:
             f"{SPEC_VARIABLE}={name}: no such file in {Path.cwd()}; builds change directories: give the whole path"
         )
     return YamlDocument.read(path, SpecError).validate(WrapperSpec)
-
-
-# --- the listing
-def write_entry(output: Path, entry: Mapping[str, Any]) -> None:
-    """Add a line to the listing: that of ``INSTRUMENT_LOG``, or one beside ``output``. Safe under ``make -j``."""
-    path = Path(os.environ.get(LOG_VARIABLE) or output.parent / LOG_NAME)
-    line = json.dumps(entry, sort_keys=True) + "\n"
-    with path.open("ab") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        file.write(line.encode())
-
-
-def read_listing(path: Path) -> list[dict[str, Any]]:
-    """The entries of a listing in their order; none if there is no file."""
-    if not path.is_file():
-        return []
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
 # --- the sites section of an object

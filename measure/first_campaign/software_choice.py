@@ -76,22 +76,22 @@ def choose_counters(
     record to record of ``every_cycles``.
 
     Functions with a small share are candidates only if no other gives such a counter, as in a program whose time goes
-    in the libraries. Builds the program with all candidates, runs it once, and once more on the timing model. Raises as
-    `count_events`.
+    in the libraries; all are built and counted at once, since building a project can take minutes. Builds the program
+    with all candidates, runs it once, and once more on the timing model. Raises as `count_events`.
     """
     hot = [one for one in functions if one.share >= _SMALLEST_SHARE]
-    left_out: tuple[MetricFinding, ...] = ()
-    otherwise = Choice()
-    for candidates in (hot, [one for one in functions if one not in hot]):
-        found, poor = _count(campaign, document, candidates[:_CANDIDATES], every_cycles, notify)
-        left_out += tuple(poor.values())
-        chosen = _hottest([one for one in found if one.name not in poor])
+    others = [one for one in functions if one not in hot]
+    candidates = hot[:_CANDIDATES] + others[:_CANDIDATES]
+    found, poor = _count(campaign, document, candidates, every_cycles, notify)
+    left_out = tuple(poor.values())
+    for group in (hot, others):
+        chosen = _hottest([one for one in found if one.function in group and one.name not in poor])
         if chosen:
             return Choice(tuple(chosen), left_out)
-        if not otherwise.counters:
-            least_tied = _hottest(sorted(found, key=lambda one: poor[one.name].share))
-            otherwise = Choice(tuple(least_tied), steady=tuple(poor[one.name] for one in least_tied))
-    return replace(otherwise, left_out=tuple(one for one in left_out if one not in otherwise.steady))
+    of_hot = [one for one in found if one.function in hot] or found
+    least_tied = _hottest(sorted(of_hot, key=lambda one: poor[one.name].share))
+    steady = tuple(poor[one.name] for one in least_tied)
+    return Choice(tuple(least_tied), tuple(one for one in left_out if one not in steady), steady)
 
 
 def _hottest(counters: Sequence[ChosenCounter]) -> list[ChosenCounter]:

@@ -108,7 +108,7 @@ def test_a_campaign_for_a_project_with_a_makefile_can_be_run(folder: Path) -> No
     result = measure("init", "demo")  # of two programs, the one with the directory's name
     assert result.exit_code == 0, result.output
     written = yaml.safe_load((folder / "demo.yaml").read_text())
-    assert written["program"] == {"build": "make CC=$CC", "directory": "demo", "binary": "bin/demo"}
+    assert written["program"] == {"build": "make -j$(nproc) CC=$CC", "directory": "demo", "binary": "bin/demo"}
     assert "work_loops" in written["software_metrics"]
     assert re.search(r"# work, work\.c:5: ", (folder / "demo.yaml").read_text())
     ran = measure("run", "--counts", "demo.yaml")
@@ -230,7 +230,7 @@ def test_what_cannot_become_a_campaign_is_told(folder: Path) -> None:
     (folder / "two").mkdir()
     (folder / "two/makefile").write_text("all:\n\tfalse\n")
     (folder / "two/CMakeLists.txt").touch()
-    cmake = "cmake -S . -B build -DCMAKE_BUILD_TYPE=Release && cmake --build build -j2"
+    cmake = "cmake -S . -B build -DCMAKE_BUILD_TYPE=Release && cmake --build build -j$(nproc)"
     assert f"It has another build, too; to take that: --build '{cmake}'" in failed("two")
     assert "--binary ../x: expected a path below two, such as src/mine" in failed("two", "--binary", "../x")
     assert "no such file or directory" in failed("none.c")

@@ -109,8 +109,8 @@ CPLUSPLUS_BUILDS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("build", "command"), [
-    ("makefile", "make CC=$CC CXX=$CXX"), ("Makefile", "make CC=$CXX CXX=$CXX"),
-    ("CMakeLists.txt", "cmake -S . -B build -DCMAKE_BUILD_TYPE=Release && cmake --build build -j2"),
+    ("makefile", "make -j$(nproc) CC=$CC CXX=$CXX"), ("Makefile", "make -j$(nproc) CC=$CXX CXX=$CXX"),
+    ("CMakeLists.txt", "cmake -S . -B build -DCMAKE_BUILD_TYPE=Release && cmake --build build -j$(nproc)"),
 ])  # fmt: skip
 def test_a_campaign_for_a_project_of_both_languages(folder: Path, build: str, command: str) -> None:
     project = folder / "shapes"

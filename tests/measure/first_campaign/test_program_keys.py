@@ -62,7 +62,7 @@ def test_flags_are_split_as_a_shell_does(tmp_path: Path) -> None:
 ])  # fmt: skip
 def test_a_configure_script_gets_the_arguments_that_it_takes(tmp_path: Path, script: str, arguments: str) -> None:
     (tmp_path / "configure").write_text(f"#! /bin/sh\n{script}")
-    assert build_commands(tmp_path) == [f"./configure{arguments} && make -j2"]
+    assert build_commands(tmp_path) == [f"./configure{arguments} && make -j$(nproc)"]
 
 
 def test_make_gets_the_tools_that_rules_call_by_other_variables(tmp_path: Path) -> None:
@@ -72,9 +72,9 @@ def test_make_gets_the_tools_that_rules_call_by_other_variables(tmp_path: Path) 
         "app: main.o\n\t$(LD) -o $@ main.o\n\t@$(PACK) rc a.a main.o\n\t-${INDEX} a.a\n"
         "x: x.o\n\t$(HOSTCC) x.c\n\t$(START) x.o\n"
     )
-    assert build_commands(tmp_path) == ["make CC=$CC LD=$CC PACK=$AR INDEX=$RANLIB"]
+    assert build_commands(tmp_path) == ["make -j$(nproc) CC=$CC LD=$CC PACK=$AR INDEX=$RANLIB"]
     (tmp_path / "GNUmakefile").write_text("app:\n\t$(CC) main.c\n")  # which make takes first
-    assert build_commands(tmp_path) == ["make CC=$CC"]
+    assert build_commands(tmp_path) == ["make -j$(nproc) CC=$CC"]
 
 
 @pytest.mark.parametrize("name", ["demo", "demo-0.31.1", "demo_2", "demo-v1.2-rc1", "demo-main"])
@@ -86,4 +86,4 @@ def test_the_program_named_as_the_directory_is_taken_whatever_its_version(
     (tmp_path / name).mkdir()
     (tmp_path / name / "makefile").touch()
     keys = program_keys(tmp_path / name, None, None, tmp_path, lambda text: None)
-    assert keys == {"build": "make CC=$CC", "directory": name, "binary": "build/src/demo"}
+    assert keys == {"build": "make -j$(nproc) CC=$CC", "directory": name, "binary": "build/src/demo"}

@@ -1,0 +1,60 @@
+"""Runs a program that a project's build has just made, as the build would run one for its own machine.
+
+    python -m emulator.build_step TREE PROGRAM [ARGUMENTS...]
+
+The program sees the files of the host, its environment and working directory, and the standard streams. It may write
+below TREE, the copy of the project that is built; other files that it writes, as in /tmp, are its own and end with it.
+A program with the sampler of the instrumentation finds its counters here, all 0, and loses its trace.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+FAILED = 126  # as the shell says that a program cannot be started
+_OWN_VARIABLES = ("LD_PRELOAD", "INSTRUMENT_")
+
+
+class _NoCounters:
+    """Performance counters that count nothing."""
+
+    def read_csr(self, number: int) -> int | None:
+        return 0 if 0xC03 <= number <= 0xC1F else None
+
+    def write_control(self, value: int) -> None:
+        pass
+
+
+def main() -> None:
+    from emulator.errors import EmulatorError
+    from emulator.linux.vfs.files import VirtualFiles
+    from emulator.machine import Machine
+
+    tree, program, *arguments = sys.argv[1:]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(_OWN_VARIABLES)}
+    own = [folder for folder in ("/tmp/", "/measure/") if not f"{tree}/".startswith(folder)]
+    try:
+        files = VirtualFiles(
+            root=Path("/"), mapped={tree: Path(tree)}, writable=[tree], capture=own, stdin=0, stdout=1, stderr=2
+        )
+        files.working_directory = os.getcwd()
+        machine = Machine(
+            program, arguments, environment=environment, files=files, counters=_NoCounters(), keep_translations=True
+        )
+        ending = machine.run()
+    except EmulatorError as error:
+        print(f"{program}: {error}", file=sys.stderr)
+        raise SystemExit(FAILED) from None
+    if ending.message is not None:
+        print(f"{program}: {ending.message}", file=sys.stderr)
+    machine.save_translations()
+    machine.close()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(ending.status)
+
+
+if __name__ == "__main__":
+    main()
