@@ -7,7 +7,6 @@ describes the environment variables that they read.
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -41,8 +40,7 @@ def _exec_tool(tool: str) -> None:
     from instrumenter.building.toolchain import Toolchain
 
     toolchain = Toolchain()  # its tools are the same for all targets
-    command = [*toolchain.tool(tool), *sys.argv[1:]]
-    os.execve(command[0], command, toolchain.environment())
+    toolchain.become([*toolchain.tool(tool), *sys.argv[1:]])
 
 
 def compile_and_link(arguments: Sequence[str], driver: str) -> int:
@@ -60,9 +58,8 @@ def compile_and_link(arguments: Sequence[str], driver: str) -> int:
         spec = spec_from_environment()
         toolchain = toolchain_of(spec)
         if line.stage == "ask" or (spec is None and line.stage == "compile" and len(line.sources) == 1):
-            command = toolchain.command(line.plain_words(), driver)
             sys.stdout.flush()
-            os.execve(command[0], command, toolchain.environment())
+            toolchain.become(toolchain.command(line.plain_words(), driver))
         return Wrapper(line, Path.cwd(), spec or WrapperSpec(), toolchain, driver).run()
     except SpecError as error:
         return _complain(error, USAGE_ERROR)
