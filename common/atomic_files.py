@@ -19,6 +19,9 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+WORKSPACE, AWAY = ".making-", ".removing-"
+"""Prefixes of the directories that `workspace` and `move_away` make."""
+
 _PART = ".part"
 _numbers = itertools.count()  # tells threads of one process apart
 
@@ -56,7 +59,7 @@ def write_text(path: Path, text: str, *, durable: bool = True) -> None:
 
 
 @contextlib.contextmanager
-def workspace(folder: Path | None, prefix: str = ".making-") -> Iterator[Path]:
+def workspace(folder: Path | None, prefix: str = WORKSPACE) -> Iterator[Path]:
     """Context that yields an empty directory in ``folder``, to make results in that `move_file` or `move_directory`
     then puts into their places. It is removed at the end, with what is left in it.
 
@@ -69,7 +72,7 @@ def workspace(folder: Path | None, prefix: str = ".making-") -> Iterator[Path]:
     try:
         yield made
     finally:
-        _remove_tree(made)
+        remove_tree(made)
 
 
 def move_file(made: Path, place: Path, *, durable: bool = False) -> None:
@@ -92,7 +95,7 @@ def move_directory(made: Path, place: Path, is_whole: Callable[[Path], bool] = P
     except OSError:
         if is_whole(place):
             return
-        _remove_tree(place)
+        remove_tree(place)
         os.rename(made, place)
 
 
@@ -107,7 +110,22 @@ def remove_leftovers(directory: Path) -> None:
         leftover.unlink(missing_ok=True)
 
 
-def _remove_tree(folder: Path) -> None:
+def move_away(place: Path) -> Path | None:
+    """Rename a directory to a hidden name, for `remove_tree` or `move_directory` back: every other process sees the
+    whole directory or none.
+
+    Returns None when it is missing or cannot be renamed.
+    """
+    away = place.with_name(f"{AWAY}{place.name[:16]}-{os.getpid()}-{next(_numbers)}")
+    try:
+        os.rename(place, away)
+    except OSError:
+        return None
+    return away
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a directory and all in it, as far as possible."""
     import shutil
 
     shutil.rmtree(folder, ignore_errors=True)

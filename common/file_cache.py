@@ -3,6 +3,7 @@
 Translations are kept in two of its folders: ``translations`` has single objects, ``programs`` the translations and
 block tables of whole programs. Together they take at most `limit_bytes` of disk: the least recently used file is
 removed first. Any number of processes may use them at once. Other files in these folders are left alone.
+`common.build_cache` and `common.compiler_cache` bound the rest of the directory.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import re
 import struct
 import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,13 +27,14 @@ from common.atomic_files import is_leftover
 DEFAULT_LIMIT_BYTES = 2 << 30
 LIMIT_VARIABLE = "PERTURBATION_CACHE_LIMIT"
 OBJECTS, PROGRAMS = "translations", "programs"
+LEFT = 3 / 4  # fraction of a limit that stays in use after files have been removed
 
 _MAGIC = b"RVKEPT1\n"
 _HEAD = struct.Struct("<8sI")
 _NAME = re.compile(r"[0-9a-f]{62}(\.[a-z]+)?")
 _ABANDONED_SECONDS = 3600  # a temporary file so old belongs to a process that was killed
 _LEDGER = "translations.size"  # bytes of both folders, under a lock
-_LEFT = 3 / 4  # fraction of the limit that stays in use after files have been removed
+_PAUSE_SECONDS = 3600  # after nothing more could be removed
 _DISK_BYTES = 4096
 _FACTORS = {"k": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
@@ -59,7 +61,9 @@ def object_path(key: str) -> Path:
 
 
 def limit_bytes() -> int:
-    """Limit of the translations: ``$PERTURBATION_CACHE_LIMIT``, in bytes or as 500M or 4G; 2 GiB by default.
+    """Limit of the translations, of the builds and of the compiler's own cache, each: ``$PERTURBATION_CACHE_LIMIT``.
+
+    It is in bytes, or a text like 500M or 4G; 2 GiB by default.
 
     Raises `ValueError` for text that is no size.
     """
@@ -70,6 +74,38 @@ def limit_bytes() -> int:
     if not digits.isdecimal():
         raise ValueError(f"{LIMIT_VARIABLE} is {text!r}: expected bytes, or a number with k, M, G or T, such as 4G")
     return int(digits) * factor
+
+
+def limit_or_default() -> int:
+    """As `limit_bytes`, and the default for text that is no size, which `emulate --cache-stats` reports."""
+    try:
+        return limit_bytes()
+    except ValueError:
+        return DEFAULT_LIMIT_BYTES
+
+
+def add_to_ledger(ledger: Path, n_bytes: int, bound: Callable[[int], int]) -> None:
+    """Add written bytes to the file ``ledger``, under its lock, and call ``bound`` when they exceed the limit.
+
+    ``bound`` takes the limit, counts the bytes, removes what is over the limit, and returns the bytes that are left. If
+    that is still too much, it is called again after an hour at the earliest. Raises `OSError`.
+    """
+    limit, now = limit_or_default(), int(time.time())
+    with ledger.open("a+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        numbers = file.read().split()  # bytes, and the time before which nothing can be removed
+        total = pause_until = 0
+        if numbers and all(number.isdigit() for number in numbers):
+            total, pause_until = int(numbers[0]) + n_bytes, int(numbers[-1]) if len(numbers) > 1 else 0
+            is_due = total > limit and not now < pause_until <= now + _PAUSE_SECONDS
+        else:  # the first file ever, or a damaged ledger
+            is_due = True
+        if is_due:
+            total = bound(limit)
+            pause_until = now + _PAUSE_SECONDS if total > limit else 0
+        file.truncate(0)
+        file.write(b"%d %d" % (total, pause_until) if pause_until else b"%d" % total)
 
 
 def read_checked(path: Path) -> bytes | None:
@@ -177,20 +213,10 @@ def _remove_abandoned(base: Path) -> None:
 
 
 def _note(base: Path, n_bytes: int) -> None:
-    """Add written bytes to the ledger, and remove files when the limit is exceeded."""
-    try:
-        limit = limit_bytes()
-    except ValueError:  # not reported here, but by `emulate --cache-stats`
-        limit = DEFAULT_LIMIT_BYTES
-    with (base / _LEDGER).open("a+b") as ledger:
-        fcntl.flock(ledger, fcntl.LOCK_EX)
-        ledger.seek(0)
-        text = ledger.read()
-        if text.isdigit():
-            total = int(text) + -(-n_bytes // _DISK_BYTES) * _DISK_BYTES
-        else:  # the first file ever, or a damaged ledger
-            total = sum(file.n_bytes for file in kept_files(base))
-        if total > limit:
-            total = trim(int(limit * _LEFT), base)
-        ledger.truncate(0)
-        ledger.write(b"%d" % total)
+    """Add a written file to the ledger, and remove files when the limit is exceeded."""
+
+    def bound(limit: int) -> int:
+        total = sum(file.n_bytes for file in kept_files(base))
+        return trim(int(limit * LEFT), base) if total > limit else total
+
+    add_to_ledger(base / _LEDGER, -(-n_bytes // _DISK_BYTES) * _DISK_BYTES, bound)

@@ -103,9 +103,9 @@ instruction limit was reached; 2 for bad arguments or a file that is not a progr
 @click.option("--gdb", "gdb_port", type=click.IntRange(0, 65535), metavar="PORT",
               help="Wait for gdb on this port of the loopback before the program starts (0: any).")  # fmt: skip
 @click.option("--cache-stats", is_flag=True, is_eager=True, expose_value=False, callback=show_cache,
-              help="Show the translations kept on disk, and exit.")  # fmt: skip
+              help="Show what the cache directory keeps on disk, and exit.")  # fmt: skip
 @click.option("--cache-clear", is_flag=True, is_eager=True, expose_value=False, callback=clear_cache,
-              help="Remove the translations kept on disk, and exit.")  # fmt: skip
+              help="Remove it, but not what another process uses, and exit.")  # fmt: skip
 @click.option("--engine", type=click.Choice(["translated", "oracle"]), default="translated", show_default=True,
               help="oracle: the slow reference interpreter.")  # fmt: skip
 @click.argument("program", type=click.Path())

@@ -15,8 +15,9 @@ import sys
 from pathlib import Path
 
 from common.atomic_files import move_file, workspace
+from common.file_cache import cache_directory
 from common.source_digest import source_digest
-from instrumenter.building.toolchain import ALWAYS, HOST_TARGET, Toolchain, cache_directory, compiler_version
+from instrumenter.building.toolchain import ALWAYS, HOST_TARGET, Toolchain, compiler_version
 from instrumenter.errors import SourceError
 
 COMMAND = "instrument-run"

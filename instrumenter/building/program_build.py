@@ -13,7 +13,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar
 
+from common import build_cache
 from common.atomic_files import move_directory, workspace
+from common.file_cache import cache_directory
 from common.source_digest import source_digest
 from common.suggestions import nearest
 from instrumenter.building.code_size import code_size
@@ -29,7 +31,6 @@ from instrumenter.building.toolchain import (
     GUEST_TARGET,
     SECTION_FLAGS,
     Toolchain,
-    cache_directory,
     compiler_name_for,
     compiler_version,
     without_preprocessor_flags,
@@ -324,7 +325,7 @@ class Recipe:
         }  # fmt: skip
         text = json.dumps(identity, sort_keys=True)
         key = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
-        return cache_directory() / "builds" / key
+        return cache_directory() / build_cache.BUILDS / key
 
 
 def build_program(
@@ -381,10 +382,12 @@ def generator_digest() -> str:
 
 
 def load_build(place: Path, layout: CounterLayout) -> Build | None:
-    """The build in the cache, or None if it is missing or damaged."""
+    """The build in the cache, or None if it is missing or damaged. Counts as a use of the build."""
     program = place / "program"
+    build_cache.use_builds()
+    build_cache.mark_used(program)  # before the program is looked at: see `build_cache._move_unused`
     try:
-        facts: dict[str, Any] = json.loads((place / "build.json").read_text("utf-8"))
+        facts: dict[str, Any] = json.loads((place / build_cache.FACTS_NAME).read_text("utf-8"))
         if program.stat().st_size != facts["program_bytes"]:
             return None
         return Build(
@@ -478,7 +481,7 @@ def write_facts(
         "static_instructions": instructions, "program_bytes": program.stat().st_size,
         "seconds": round(seconds, 3),
     }  # fmt: skip
-    (folder / "build.json").write_text(json.dumps(facts, indent=1), "utf-8")
+    (folder / build_cache.FACTS_NAME).write_text(json.dumps(facts, indent=1), "utf-8")
 
 
 def keep_build(temporary: Path, place: Path, layout: CounterLayout) -> None:
@@ -490,3 +493,4 @@ def keep_build(temporary: Path, place: Path, layout: CounterLayout) -> None:
         return build is not None and build.relinkable >= relinkable
 
     move_directory(temporary, place, is_as_good)
+    build_cache.note_build(place)

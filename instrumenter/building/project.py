@@ -8,7 +8,6 @@ that linked it. If that is impossible (the build changed the program after linki
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import functools
 import hashlib
 import json
@@ -21,7 +20,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from common import build_cache, shared_folders
 from common.atomic_files import workspace, write_text
+from common.file_cache import cache_directory
 from common.source_digest import source_digest
 from instrumenter.building import made_programs
 from instrumenter.building.program_build import (
@@ -44,7 +45,7 @@ from instrumenter.building.project_tree import (
     write_compilers,
 )
 from instrumenter.building.relink import COMMAND_NAME
-from instrumenter.building.toolchain import GUEST_TARGET, Toolchain, cache_directory, compiler_version
+from instrumenter.building.toolchain import GUEST_TARGET, Toolchain, compiler_version
 from instrumenter.errors import InstrumenterError, SourceError, SpecError
 from instrumenter.find.find import find_source_events
 from instrumenter.find.sites import FoundSites
@@ -61,7 +62,6 @@ from instrumenter.wrapper.environment_spec import (
 from instrumenter.wrapper.listing import LOG_VARIABLE, read_listing
 from instrumenter.wrapper.plain_compile import SPEC_VARIABLE, is_cplusplus_source
 
-_KEPT_SECONDS = 24 * 3600
 _CMAKE_OWN = "CMakeFiles"  # a directory of cmake's own beside what is built
 _ELF_MACHINES = {"riscv64": "EM_RISCV", "x86_64": "EM_X86_64", "aarch64": "EM_AARCH64"}
 
@@ -134,6 +134,7 @@ class ProjectRecipe:
     def linked_programs(self, notify: Callable[[str], None]) -> list[str]:
         """The programs that the build links with the wrapper; the project needs no ``binary`` for this."""
         Toolchain(self.target, notify).prepare()
+        build_cache.use_builds()
         return self._make_tree(self._spec({}, 0), notify).linked()
 
     def with_null_control(self) -> ProjectRecipe:
@@ -162,14 +163,15 @@ class ProjectRecipe:
         return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
 
     def _cache_path(self, spec: WrapperSpec) -> Path:
-        return cache_directory() / "builds" / self._key(spec, self.project.binary)
+        return cache_directory() / build_cache.BUILDS / self._key(spec, self.project.binary)
 
     def _make_tree(self, spec: WrapperSpec, notify: Callable[[str], None]) -> _Tree:
         """The project built with ``spec``, by this process or, while it waits, by another one; for all its programs."""
-        tree = _Tree(cache_directory() / "projects" / self._key(spec, ""), self.project)
+        tree = _Tree(cache_directory() / build_cache.PROJECTS / self._key(spec, ""), self.project)
         with tree.locked():
-            if not tree.is_whole():
-                _remove_old_trees(tree.folder.parent, tree.folder)
+            if tree.is_whole():
+                tree.mark_used()  # so that it stays until `_keep` has linked
+            else:
                 notify(f"Building the project by its own command: {self.project.command}")
                 tree.make(spec)
             tree.check_binary(spec.target)
@@ -208,12 +210,6 @@ def _wrapper_digest() -> str:
     )
 
 
-def _remove_old_trees(folder: Path, but: Path) -> None:
-    for marker in folder.glob("*/built.json"):
-        if marker.parent != but and time.time() - marker.stat().st_mtime > _KEPT_SECONDS:
-            shutil.rmtree(marker.parent, ignore_errors=True)
-
-
 class _Tree:
     """A built copy of a project in ``folder``: ``tree``, ``bin``, the wrapper's listing, and a marker of success.
 
@@ -225,14 +221,16 @@ class _Tree:
         self._log = folder.with_suffix(".log")
         self._tree, self._listing = folder / "tree", folder / "listing.jsonl"
         self._binary = self._tree / project.binary
-        self._marker = folder / "built.json"
+        self._marker = folder / build_cache.PROJECT_MARKER
 
     @contextlib.contextmanager
     def locked(self, shared: bool = False) -> Iterator[None]:
         self.folder.parent.mkdir(parents=True, exist_ok=True)
-        with self.folder.with_suffix(".lock").open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+        with shared_folders.locked(self.folder.with_suffix(".lock"), shared=shared):
             yield
+
+    def mark_used(self) -> None:
+        self._marker.touch()
 
     def is_whole(self) -> bool:
         try:
@@ -261,7 +259,7 @@ class _Tree:
         except BaseException:
             shutil.rmtree(self.folder, ignore_errors=True)
             raise
-        self._log.unlink()
+        self._log.unlink(missing_ok=True)
 
     def linked(self) -> list[str]:
         """The programs that the build linked with the wrapper and left in the tree, relative to it, without those with
@@ -325,7 +323,7 @@ class _Tree:
         """Write the program of ``spec`` to ``to``: as built, or linked again with its code offset or null control."""
         link = self.link
         built = WrapperSpec.model_validate_json((self.folder / "spec.json").read_text("utf-8"))
-        self._marker.touch()
+        self.mark_used()
         same = (built.code_offset_bytes, built.null_control) == (spec.code_offset_bytes, spec.null_control)
         if link is None or (same and not spec.sections):
             shutil.copy2(self._binary, to)

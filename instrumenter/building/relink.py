@@ -21,8 +21,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from common import compiler_cache
 from instrumenter.building.elf_symbols import read_symbols
-from instrumenter.building.toolchain import TIMEOUT_SECONDS, Toolchain
+from instrumenter.building.toolchain import TIMEOUT_SECONDS
 from instrumenter.errors import SourceError, ToolchainError
 
 COMMAND_NAME = "link.json"
@@ -68,7 +69,7 @@ def keep_link(folder: Path, words: Sequence[str], directory: Path | None = None)
         return False
     objects = folder / OBJECTS
     objects.mkdir(exist_ok=True)
-    cached = str(Toolchain().cache)
+    cached = str(compiler_cache.compiler_cache())
     kept: list[str] = []
     rest = iter(words)
     for word in rest:
@@ -101,11 +102,15 @@ def keep_link(folder: Path, words: Sequence[str], directory: Path | None = None)
 
 
 def can_relink(program: Path) -> bool:
-    """Whether ``program`` can be linked anew: its command and all of the command's inputs are there."""
+    """Whether ``program`` can be linked anew: its command and all of the command's inputs are there.
+
+    Inputs in the compiler's cache stay there until this process ends.
+    """
     try:
         words, _ = _command(program)
     except SourceError:
         return False
+    compiler_cache.use_libraries(compiler_cache.compiler_cache())
     inputs = [word for word in words if os.sep in word and not word.startswith("-")]
     return all((program.parent / word).is_file() for word in inputs)
 

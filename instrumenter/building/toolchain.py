@@ -1,7 +1,7 @@
 """The cross-compiler: `zig cc` from the ziglang wheel, for riscv64-linux-musl or for the host.
 
 The first program for a target needs that target's C library, which zig builds from its sources; ``notify`` gets a
-message about it. zig's own caches are in the user's cache directory.
+message about it. zig's own caches are in the user's cache directory (`common.compiler_cache`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import NoReturn
 
-from common.file_cache import cache_directory
+from common import compiler_cache
 from instrumenter.errors import SourceError, ToolchainError
 from instrumenter.find.languages import flags_of_language, is_cplusplus
 
@@ -94,7 +95,7 @@ class Toolchain:
         self.target = target
         self.notify = notify or (lambda message: None)
         self.timeout_seconds = timeout_seconds
-        self.cache = cache_directory() / "zig"
+        self.cache = compiler_cache.compiler_cache()
 
     def command(self, arguments: Sequence[str], driver: str = "cc") -> list[str]:
         """The command line that compiles for the target; ``driver``: ``cc`` or ``c++``."""
@@ -120,11 +121,27 @@ class Toolchain:
 
         ``reads_input``: it reads this process's standard input.
         """
+        compiler_cache.bound(self.cache)
+        with compiler_cache.running(self.cache) as lock:
+            return self._run(self.command(arguments, driver), directory, arguments, reads_input, lock)
+
+    def become(self, command: Sequence[str]) -> NoReturn:
+        """Let the compiler's command line ``command`` take this process's place."""
+        compiler_cache.bound(self.cache)
+        with compiler_cache.running(self.cache) as lock:
+            for descriptor in lock:
+                os.set_inheritable(descriptor, True)
+            os.execve(command[0], list(command), self.environment())
+
+    def _run(
+        self, command: Sequence[str], directory: Path, arguments: Sequence[str], reads_input: bool, lock: Sequence[int]
+    ) -> tuple[int, bytes, bytes]:
+        """Run ``command`` as `run` does; it inherits the descriptors ``lock``."""
         try:
             process = subprocess.Popen(
-                self.command(arguments, driver), cwd=directory, env=self.environment(),
+                command, cwd=directory, env=self.environment(),
                 stdin=None if reads_input else subprocess.DEVNULL,
-                stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, pass_fds=lock,
             )  # fmt: skip
         except OSError as error:
             raise ToolchainError(f"the compiler cannot be started: {error}") from None
@@ -167,8 +184,12 @@ class Toolchain:
         self._checked(self.link_arguments([str(each) for each in inputs], flags, str(output)), output.parent, driver)
 
     def traced_link(self, objects: Sequence[Path], flags: Sequence[str], output: Path, driver: str = "cc") -> list[str]:
-        """As `link`, and return the arguments with which the linker itself was called; empty if they are unknown."""
+        """As `link`, and return the arguments with which the linker itself was called; empty if they are unknown.
+
+        They name libraries in the compiler's cache, which stay there until this process ends.
+        """
         self.prepare(driver)
+        compiler_cache.use_libraries(self.cache)
         arguments = self.link_arguments([str(each) for each in objects], [*flags, "--verbose"], str(output))
         return linker_arguments(self._checked(arguments, output.parent, driver))
 
@@ -179,12 +200,13 @@ class Toolchain:
         A link would build it, too, but one file at a time. A failure is left to the link, which reports it.
         Raises `ToolchainError` as `run`.
         """
+        compiler_cache.bound(self.cache)
         cplusplus = driver == "c++"
         ready = self.cache / f"ready-{compiler_version()}-{self.target or 'host'}{'-c++' if cplusplus else ''}"
         if ready.exists():
             return
         self.notify(
-            f"First use of the compiler for {self.target or 'the host'}: it builds its "
+            f"First use of the compiler for {self.target or 'the host'}, or its cache was emptied: it builds its "
             + (
                 "C++ library now, which takes about two minutes"
                 if cplusplus

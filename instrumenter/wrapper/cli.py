@@ -7,7 +7,6 @@ describes the environment variables that they read.
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -45,8 +44,7 @@ def _exec_tool(tool: str) -> None:
     from instrumenter.building.toolchain import Toolchain
 
     toolchain = Toolchain()  # its tools are the same for all targets
-    command = [*toolchain.tool(tool), *sys.argv[1:]]
-    os.execve(command[0], command, toolchain.environment())
+    toolchain.become([*toolchain.tool(tool), *sys.argv[1:]])
 
 
 def compile_and_link(arguments: Sequence[str], driver: str) -> int:
@@ -78,9 +76,8 @@ def _exec_compiler(words: Sequence[str], target: str, driver: str) -> NoReturn:
     from instrumenter.building.toolchain import Toolchain
 
     toolchain = Toolchain(target)
-    command = toolchain.command(words, driver)
     sys.stdout.flush()
-    os.execve(command[0], command, toolchain.environment())
+    toolchain.become(toolchain.command(words, driver))
 
 
 def _compile_and_count(line: CommandLine, driver: str) -> int:

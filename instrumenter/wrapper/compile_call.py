@@ -17,7 +17,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from common import compiler_cache
 from common.atomic_files import move_file, workspace
+from common.file_cache import cache_directory
 from common.source_digest import source_digest
 from instrumenter.building.program_build import (
     NULL_CONTROL_SOURCE,
@@ -32,7 +34,6 @@ from instrumenter.building.toolchain import (
     GUEST_TARGET,
     SECTION_FLAGS,
     Toolchain,
-    cache_directory,
     compiler_version,
     linker_arguments,
     without_preprocessor_flags,
@@ -271,6 +272,7 @@ class Wrapper:
     def _link_and_keep(self, inputs: list[str], place: Path) -> int:
         """Link into ``place``, and keep the linker's command beside it for links in other orders."""
         assert self.keep_link_in is not None
+        compiler_cache.use_libraries(self.toolchain.cache)
         padding = self._runtime_object("padding", PADDING_SOURCE, [], ".s")
         objects = [self.directory / name for name in inputs if name.endswith(".o")]
         wanted = wanted_symbols([path for path in objects if path.is_file()])

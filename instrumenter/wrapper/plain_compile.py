@@ -24,7 +24,8 @@ _LAST_NAME = re.compile(r"[A-Za-z_]\w*$")  # of ns::Class::method, or struct.fie
 _SPACE = re.compile(rb"(?:\s|^#[^\n]*)*", re.M)  # and line markers
 _ATTRIBUTE = re.compile(rb"(?:__attribute__|__asm__|asm)\s*\(")
 _PARENTHESIS = re.compile(rb"[()]")
-_NO_BODY = frozenset(bytes([one]) for one in b";,)]}:?=<>+-*/%&|^.")  # after a declaration or a call
+_NO_BODY = frozenset(bytes([one]) for one in b";,]}:?=<>+-*/%&|^.")  # after a declaration or a call
+_PLAIN_FILE = re.compile(r"[\w.-]+", re.A)
 _SUBJECTS = ("function", "callee", "variable", "field")
 
 
@@ -115,8 +116,9 @@ def _names(metric: Mapping[str, Any]) -> Iterable[str]:
         found = _LAST_NAME.search(metric.get(key) or "")
         if found:
             yield found[0]
-    if metric.get("file"):
-        yield Path(metric["file"]).name  # in a line marker
+    file = Path(metric.get("file") or "").name
+    if _PLAIN_FILE.fullmatch(file):
+        yield file  # in a line marker, where it is written as it is
 
 
 def preprocessor_words(line: CommandLine, source: Token) -> list[str]:

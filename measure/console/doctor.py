@@ -124,14 +124,15 @@ def _memory() -> Check:
 
 
 def _cache() -> Check:
-    from common.file_cache import cache_directory, kept_files, limit_bytes
+    from common.file_cache import cache_directory, limit_bytes
+    from common.shared_folders import disk_usage
 
     place = cache_directory()
     place.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=place):
         pass
-    n_bytes = sum(file.n_bytes for file in kept_files())
-    return Check("cache", "ok", f"{place}, {n_bytes >> 20:,} MiB of {limit_bytes() >> 20:,} MiB of translations")
+    limit = f"translations, builds and compiler at most {limit_bytes() >> 20:,} MiB each"
+    return Check("cache", "ok", f"{place}, {disk_usage(place).n_bytes >> 20:,} MiB ({limit})")
 
 
 def _disk() -> Check:

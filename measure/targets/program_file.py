@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from common.build_cache import mark_used
 from emulator.linux.vfs.files import VirtualFiles
 from instrumenter.building.relink import relinked
 from instrumenter.errors import InstrumenterError
@@ -18,6 +19,7 @@ def program_of(spec: RunSpec) -> bytes:
     With its file name, which lies on the guest's stack, the layout of the stack would depend on the length of the path
     of the user's cache directory.
     """
+    mark_used(Path(spec.binary))  # a campaign may take days
     if spec.layout_seed is None:
         return Path(spec.binary).read_bytes()
     try:

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from common.build_cache import mark_used
 from emulator.counterfactual.progress_clock import Places, ProgressClock, places_in_other_run, run_targets
 from emulator.linux.loader.elf import ElfImage
 from emulator.linux.loader.process_image import Layout
@@ -142,6 +143,7 @@ def _machine(
     spec: RunSpec, second: SecondRun, layout: Layout, files: VirtualFiles, consumers: Sequence[ProgressClock],
     threshold: int,
 ) -> Machine:  # fmt: skip
+    mark_used(Path(second.binary))  # a campaign may take days
     return Machine(
         Path(second.binary).read_bytes(), spec.arguments, files=files, layout=layout, consumers=consumers,
         counters=NoCounters(), seed=spec.seed, limit_instructions=2 * spec.limit_instructions, background=False,

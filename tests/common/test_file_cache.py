@@ -219,10 +219,10 @@ def test_the_commands(directory: Path) -> None:
     assert ["1", "4", "KiB", "programs:", "blocks,", "by", "earlier", "versions"] in rows
     assert any(row[:4] == ["1", "12", "KiB", "programs:"] for row in rows)
     assert any(row[-2:] == ["in", "all"] for row in rows)
-    assert "2.00 GiB  (PERTURBATION_CACHE_LIMIT)" in said
+    assert any(row[3:6] == ["2.00", "GiB", "translations,"] for row in rows)
     cleared = runner.invoke(command(), ["--cache-clear"])  # type: ignore[arg-type]
     assert cleared.exit_code == 0
-    assert cleared.output.startswith("4 files with 24 KiB of translations removed")
+    assert ["4", "24", "KiB", "translations"] in [line.split() for line in cleared.output.splitlines()]
     assert [path for path in kept_files(directory) if path.path.read_bytes()[:3] == b"RVK"] == []
     assert all(path.exists() for path in others)
     assert clear() == (0, 0)

@@ -17,8 +17,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from common.file_cache import cache_directory
 from instrumenter.building.program_build import build_program
-from instrumenter.building.toolchain import cache_directory
 from instrumenter.find.events import find_events
 from instrumenter.spec.software_metrics import MetricSpec
 from tests.instrumenter.native_counters import count, run

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from common.file_cache import cache_directory
 from emulator.linux.vfs.files import VirtualFiles
 from emulator.machine import Machine
 from emulator.probes import BlockCounter
@@ -16,7 +17,7 @@ from instrumenter.building.build_advice import failed_build
 from instrumenter.building.program_build import Build, SamplerConfig, build_program, preprocess_all
 from instrumenter.building.project import Project, ProjectRecipe, linked_programs
 from instrumenter.building.project_tree import tree_digest
-from instrumenter.building.toolchain import Toolchain, cache_directory
+from instrumenter.building.toolchain import Toolchain
 from instrumenter.errors import SourceError, SpecError
 from instrumenter.find.probes import ProbeFinder
 from instrumenter.spec.software_metrics import MetricSpec

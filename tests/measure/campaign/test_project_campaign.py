@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from common.file_cache import cache_directory
 from emulator.linux.loader.elf import ElfImage, load_image
-from instrumenter.building.toolchain import cache_directory
 from measure.campaign.campaign_file import load_campaign
 from measure.campaign.event_counts import count_events
 from measure.campaign.plan_file import load_plan
