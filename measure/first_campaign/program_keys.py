@@ -100,7 +100,8 @@ def program_keys(
             if binary is not None and os.path.normpath(binary).startswith(("/", "..")):
                 raise CampaignError(f"--binary {binary}: expected a path below {program}, such as src/mine")
             if build is None or binary is None:
-                build, made = _working_build(program, likeliest, build is None, notify)
+                proposals = [likeliest] if build else _proposals(likeliest, binary)
+                build, made = _working_build(program, proposals, notify)
                 binary = binary or _only_program(program, build, made)
             return {"build": build, "directory": relative(program, beside), "binary": binary}
         sources = sorted(path for path in program.iterdir() if _is_source(path))
@@ -213,28 +214,33 @@ def _existing(path: Path, option: str) -> Path:
     return path
 
 
-def _working_build(
-    directory: Path, command: str, is_proposed: bool, notify: Callable[[str], None]
-) -> tuple[str, list[str]]:
-    """A command that builds the project, and the programs that it links: ``command`` or, if that is our proposal, the
-    same with one command after the other, since some makefiles do not say what must be made first. Raises
-    `CampaignError` if it fails."""
+def _proposals(command: str, binary: str | None) -> list[str]:
+    """Commands to try instead of ``command``: one that makes only ``binary``, if it is known; and the same with one
+    file after the other, since some makefiles do not say what must be made first."""
+    only = [f"{command} {shlex.quote(binary)}"] if binary and command.startswith("make ") else []
+    return list(dict.fromkeys([*only, command, *(one.replace(_AT_ONCE, "") for one in [*only, command])]))
+
+
+def _working_build(directory: Path, commands: Sequence[str], notify: Callable[[str], None]) -> tuple[str, list[str]]:
+    """The first of ``commands`` that builds the project, and the programs that it links. Raises `CampaignError` with
+    the last one's failure if none does."""
     from instrumenter.building.project import linked_programs
     from instrumenter.errors import InstrumenterError, SourceError
 
-    try:
-        return command, linked_programs(directory, command, notify)
-    except SourceError as error:
-        one_by_one = command.replace(_AT_ONCE, "")
-        if is_proposed and one_by_one != command:
-            notify("That failed; once more, without making several files at once")
-            return _working_build(directory, one_by_one, False, notify)
-        tool = command.split()[0]
-        others = [other for other in build_commands(directory) if other.split()[0] != tool]
-        ways = "".join(f"\nIt has another build, too; to take that: --build '{other}'" for other in others)
-        raise CampaignError(f"{directory}: {error}{ways}") from None
-    except InstrumenterError as error:
-        raise CampaignError(f"{directory}: {error}") from None
+    for number, command in enumerate(commands, 1):
+        try:
+            return command, linked_programs(directory, command, notify)
+        except SourceError as error:
+            if number < len(commands):
+                notify("That failed; the next one to try:")
+                continue
+            tool = command.split()[0]
+            others = [other for other in build_commands(directory) if other.split()[0] != tool]
+            ways = "".join(f"\nIt has another build, too; to take that: --build '{other}'" for other in others)
+            raise CampaignError(f"{directory}: {error}{ways}") from None
+        except InstrumenterError as error:
+            raise CampaignError(f"{directory}: {error}") from None
+    raise AssertionError("there is a command to try")
 
 
 def _only_program(directory: Path, command: str, made: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from instrumenter.errors import SourceError
 from measure.errors import CampaignError
 from measure.first_campaign.program_keys import build_commands, flag_keys, program_keys, sources_that_define
 
@@ -87,3 +88,49 @@ def test_the_program_named_as_the_directory_is_taken_whatever_its_version(
     (tmp_path / name / "makefile").touch()
     keys = program_keys(tmp_path / name, None, None, tmp_path, lambda text: None)
     assert keys == {"build": "make -j$(nproc) CC=$CC", "directory": name, "binary": "build/src/demo"}
+
+
+def test_a_makefile_that_needs_its_order_is_built_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def linked(_: Path, command: str, notify: object) -> list[str]:
+        asked.append(command)
+        if "-j" in command:
+            raise SourceError("table.h: no such file")
+        return ["app"]
+
+    monkeypatch.setattr("instrumenter.building.project.linked_programs", linked)
+    (tmp_path / "demo").mkdir()
+    (tmp_path / "demo/makefile").touch()
+    said: list[str] = []
+    keys = program_keys(tmp_path / "demo", None, None, tmp_path, said.append)
+    assert keys == {"build": "make CC=$CC", "directory": "demo", "binary": "app"}
+    assert asked == ["make -j$(nproc) CC=$CC", "make CC=$CC"]
+    assert said == ["That failed; the next one to try:"]
+    # A command of the user's is run as it is.
+    with pytest.raises(CampaignError, match=r"table\.h: no such file"):
+        program_keys(tmp_path / "demo", "make -j$(nproc) CC=$CC", None, tmp_path, said.append)
+    assert asked == ["make -j$(nproc) CC=$CC", "make CC=$CC", "make -j$(nproc) CC=$CC"]
+
+
+def test_the_program_that_is_named_is_made_alone_if_that_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    works = "make -j$(nproc) CC=$CC src/app"
+
+    def linked(_: Path, command: str, notify: object) -> list[str]:
+        asked.append(command)
+        if command != works:
+            raise SourceError("make: *** No rule to make target")
+        return ["src/app"]
+
+    monkeypatch.setattr("instrumenter.building.project.linked_programs", linked)
+    (tmp_path / "demo").mkdir()
+    (tmp_path / "demo/makefile").touch()
+    keys = program_keys(tmp_path / "demo", None, "src/app", tmp_path, lambda text: None)
+    assert keys == {"build": works, "directory": "demo", "binary": "src/app"}
+    works = "make CC=$CC"
+    keys = program_keys(tmp_path / "demo", None, "src/app", tmp_path, lambda text: None)
+    assert keys == {"build": works, "directory": "demo", "binary": "src/app"}
+    assert asked[1:] == [
+        "make -j$(nproc) CC=$CC src/app", "make -j$(nproc) CC=$CC", "make CC=$CC src/app", "make CC=$CC",
+    ]  # fmt: skip
