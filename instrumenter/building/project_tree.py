@@ -21,6 +21,30 @@ from instrumenter.errors import SourceError
 
 _COMMANDS = {"instrument-cc": "main_cc", "instrument-c++": "main_cplusplus",
              "instrument-ar": "main_ar", "instrument-ranlib": "main_ranlib"}  # fmt: skip
+# Names by which makefiles call compilers without a variable; and the folder in which these are the wrapper.
+_NAMES = {
+    **dict.fromkeys(("cc", "gcc", "clang", "c99", "c89"), "instrument-cc"),
+    **dict.fromkeys(("c++", "g++", "clang++"), "instrument-c++"),
+    "ar": "instrument-ar", "gcc-ar": "instrument-ar", "ranlib": "instrument-ranlib", "gcc-ranlib": "instrument-ranlib",
+}  # fmt: skip
+_NAMED = "named"
+# Programs keep their symbols, by which counters are found; the strip of this machine would refuse them anyhow.
+_STRIP = """\
+#!/bin/sh
+# Strips nothing; with -o it copies.
+to= from=
+while [ $# -gt 0 ]; do
+  case $1 in
+    -o) to=$2; shift ;;
+    --output-file=*) to=${1#*=} ;;
+    -[FIOKNRw]) shift ;;
+    -*) ;;
+    *) from=$1 ;;
+  esac
+  shift
+done
+[ -z "$to" ] || exec cp "$from" "$to"
+"""
 _NOT_COPIED = frozenset((".git", ".hg", ".svn"))
 # Variables that would make the program depend on the user's environment.
 _NOT_INHERITED = (
@@ -124,7 +148,8 @@ def copy_tree(directory: Path, to: Path) -> None:
 def write_compilers(folder: Path, target: str = GUEST_TARGET) -> None:
     """Write the compiler commands for ``target`` and their description for cmake into ``folder``.
 
-    In cmake, libraries that a project makes shared become static ones, in files of their own.
+    In cmake, libraries that a project makes shared become static ones, in files of their own. ``strip`` is a command
+    that strips nothing.
     """
     folder.mkdir()
     package = Path(__file__).parents[2]
@@ -136,6 +161,11 @@ def write_compilers(folder: Path, target: str = GUEST_TARGET) -> None:
         script = folder / command
         script.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -P -c {shlex.quote(code)} "$@"\n', "utf-8")
         script.chmod(0o755)
+    (folder / "strip").write_text(_STRIP, "utf-8")
+    (folder / "strip").chmod(0o755)
+    (folder / _NAMED).mkdir()
+    for name, command in _NAMES.items():
+        (folder / _NAMED / name).symlink_to(Path("..") / command)
     (folder / "toolchain.cmake").write_text(
         f"set(CMAKE_SYSTEM_NAME Linux)\nset(CMAKE_SYSTEM_PROCESSOR {target.partition('-')[0]})\n"
         "set(CMAKE_C_COMPILER instrument-cc)\nset(CMAKE_CXX_COMPILER instrument-c++)\n"
@@ -157,7 +187,7 @@ def build_environment(folder: Path, own: Mapping[str, str], target: str = GUEST_
         **kept, "PATH": f"{folder}{os.pathsep}{os.environ.get('PATH', os.defpath)}", "LC_ALL": "C",
         "CC": "instrument-cc", "CXX": "instrument-c++", "AR": "instrument-ar", "RANLIB": "instrument-ranlib",
         "CMAKE_TOOLCHAIN_FILE": str(folder / "toolchain.cmake"), "PKG_CONFIG_LIBDIR": str(folder / "target"),
-        "HOST": target, "SOURCE_DATE_EPOCH": "1000000000", **own,
+        "COMPILERS": str(folder / _NAMED), "HOST": target, "SOURCE_DATE_EPOCH": "1000000000", **own,
     }  # fmt: skip
 
 

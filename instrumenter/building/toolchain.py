@@ -19,7 +19,7 @@ from typing import NoReturn
 
 from common import compiler_cache
 from instrumenter.errors import SourceError, ToolchainError
-from instrumenter.find.languages import flags_of_language, is_cplusplus
+from instrumenter.find.languages import OLD_C_FLAGS, flags_of_language, is_cplusplus
 
 GUEST_TARGET = "riscv64-linux-musl"
 HOST_TARGET = f"{platform.machine()}-linux-musl"
@@ -27,7 +27,7 @@ HOST_TARGET = f"{platform.machine()}-linux-musl"
 TIMEOUT_SECONDS = 600
 # zig adds run-time checks to unoptimised code; the program must have only its own code. With -Os or -Oz, unlike other
 # compilers, it removes all symbols and debug information unless -g is given; at other levels -g changes nothing.
-ALWAYS = ("-fno-sanitize=all", "-fno-stack-protector", "-g")
+ALWAYS = ("-fno-sanitize=all", "-fno-stack-protector", "-g", *OLD_C_FLAGS)
 SECTION_FLAGS = ("-ffunction-sections", "-fdata-sections")
 """Each function and each variable in a section of its own, as `instrumenter.building.relink` needs them."""
 # Flags for comments in the preprocessor's output, and for output without line markers.

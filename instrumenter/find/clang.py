@@ -10,6 +10,7 @@ from clang import cindex
 from clang.cindex import Cursor, CursorKind, StorageClass, TypeKind
 
 from instrumenter.errors import SourceError
+from instrumenter.find.languages import OLD_C_FLAGS
 from instrumenter.find.line_markers import LineMap
 
 _FILE = "program.i"
@@ -25,12 +26,7 @@ _LANGUAGE_FLAG = re.compile(
     r"-(std=.*|ansi|f(no-)?(signed-char|unsigned-char|short-enums|gnu89-inline|ms-extensions|blocks|gnu-keywords"
     r"|declspec|builtin.*|freestanding|wrapv|common|borland-extensions|plan9-extensions))"
 )
-# Old C that the real compiler may accept: the compiler decides, not this analysis.
-_LENIENT = (
-    "-w", "-Wno-error=implicit-function-declaration", "-Wno-error=implicit-int", "-Wno-error=int-conversion",
-    "-Wno-error=incompatible-function-pointer-types", "-Wno-error=incompatible-pointer-types",
-    "-Wno-error=return-type", "-Wno-error=return-mismatch",
-)  # fmt: skip
+_LENIENT = ("-w", *OLD_C_FLAGS, "-Wno-error=return-type")  # the compiler decides, not this analysis
 
 
 def parse(text: bytes, name: str, target: str | None, lines: LineMap, flags: Sequence[str] = ()) -> Cursor:

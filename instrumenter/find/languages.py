@@ -1,4 +1,4 @@
-"""Tells the language of a source from the ending of its name."""
+"""Tells the language of a source from the ending of its name, and which C is taken."""
 
 from __future__ import annotations
 
@@ -7,6 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path, PurePath
 
 CPLUSPLUS_ENDINGS = (".cc", ".cp", ".cpp", ".cxx", ".c++", ".C", ".CPP", ".ii")
+OLD_C_FLAGS = tuple(
+    f"-Wno-error={mistake}"
+    for mistake in (
+        "implicit-function-declaration", "implicit-int", "int-conversion", "incompatible-pointer-types",
+        "incompatible-function-pointer-types", "return-mismatch",
+    )
+)  # fmt: skip
+"""Flags for the C that gcc takes up to version 13: many programs by which architectures are compared are as old."""
 
 _ONLY_CPLUSPLUS = re.compile(
     r"-std=(c|gnu)\+\+.*|-f(no-)?(rtti|exceptions|char8_t|coroutines|sized-deallocation)|-nostdinc\+\+"

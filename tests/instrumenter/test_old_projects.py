@@ -1,0 +1,78 @@
+"""Builds of old programs: makefiles that call gcc and strip by name, and C from before its standards."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from emulator.linux.vfs.files import VirtualFiles
+from emulator.machine import Machine
+from instrumenter.building.program_build import build_program
+from instrumenter.building.project import Project, ProjectRecipe, linked_programs
+from instrumenter.spec.software_metrics import MetricSpec
+from measure.first_campaign.program_keys import program_keys
+
+OLD = """\
+main() {
+    int i, n = 0;
+    char *text = strdup("x");
+    for (i = 0; i < 100; i++) n += work(i);
+    printf("%d %s\\n", n, text);
+    return 0;
+}
+work(i) { if (i < 0) return; return i % 10; }
+"""
+MAKEFILE = """\
+all: old
+old: old.c
+\tgcc -static -O2 -c old.c
+\tgcc -o old old.o -lm
+\tstrip old
+\tstrip -s -o copied old
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "old"
+    folder.mkdir()
+    (folder / "old.c").write_text(OLD)
+    (folder / "Makefile").write_text(MAKEFILE)
+    return folder
+
+
+def said(program: Path) -> bytes:
+    with Machine(program, files=VirtualFiles()) as machine:
+        assert machine.run().status == 0
+        return machine.files.output(1)
+
+
+def test_old_c_is_compiled_as_gcc_did_and_counted(tmp_path: Path) -> None:
+    (tmp_path / "old.c").write_text(OLD)
+    build = build_program([tmp_path / "old.c"], metrics={"works": MetricSpec(event="entry", function="work")})
+    assert said(build.elf_path) == b"450 x\n"
+    assert build.sites == {"works": 1}
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+def test_compilers_that_a_makefile_calls_by_name(project: Path) -> None:
+    notices: list[str] = []
+    keys = program_keys(project, None, None, project.parent, notices.append)
+    command = "PATH=$COMPILERS:$PATH make -j$(nproc) CC=$CC"
+    assert keys == {"build": command, "directory": "old", "binary": "old"}
+    assert [text for text in notices if "gcc" in text] == [
+        "It links no program with $CC; once more, with gcc, cc and the like in its place:"
+    ]
+    assert linked_programs(project, command, notices.append) == ["old"]
+    recipe = ProjectRecipe.of(Project(project, command, "old"))
+    build = recipe.build({"works": MetricSpec(event="entry", function="work")})
+    assert said(build.elf_path) == b"450 x\n"
+    assert build.sites == {"works": 1}
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+def test_strip_keeps_symbols_and_copies(project: Path) -> None:
+    (project / "Makefile").write_text(MAKEFILE + "\t./copied > said.txt\n\tgrep -q '450 x' said.txt\n")
+    assert linked_programs(project, "PATH=$COMPILERS:$PATH make", lambda text: None) == ["old"]
