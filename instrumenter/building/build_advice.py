@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from pathlib import PurePath
+
+from instrumenter.building.undeclared_names import undeclared_names
 
 # What compilers, linkers and cmake print; not "parse error: " of a program that is tested, nor -Werror.
 _ERROR = re.compile(
@@ -23,7 +27,7 @@ _ADVICE = (
         re.compile(r"Exec format error|cannot execute binary file|Syntax error: .*unexpected"
                    r"|\*\*\* \[(?:[^\]\n]*[ /])?(?:tests?|check)\] Error"),
         "It seems to run a program that it has just made, perhaps a test, but that is for another machine than this "
-        "one. Name a target that only builds: `{make_target}`",
+        "one. {only_build}",
     ),
     (
         re.compile(r"using shared libraries requires dynamic linking"),
@@ -52,12 +56,16 @@ _MISSING_ADVICE = (
     "with the library's sources in a copy of the project"
 )
 _DECLARATIONS = "-D__BEGIN_DECLS= -D__END_DECLS="
-_MAKE = re.compile(r"(?<![\w./-])make\b(?: +(?:-\S+|\w+=(?:\"[^\"]*\"|[^\s\"'&|;]*)))*")
+_MOST_PROGRAMS = 6  # in a message
+_CMAKE_BUILD = re.compile(r"(?<!\S)cmake --build \S+")
+_MAKE_FOLDER = re.compile(r"-C *(\S+)|(?:^|[;&] *)cd (\S+)(?= *&&)")
+_TARGETS = re.compile(r"^(?: +[\w./%-]+)+")
+_MAKE = re.compile(r"(?<![\w./-])make\b(?: +(?:-[Cf] +[^\s-]\S*|-j +\d+|-\S+|\w+=(?:\"[^\"]*\"|[^\s\"'&|;]*)))*")
 
 
-def failed_build(command: str, how: str, output: str, log: str, target: str) -> str:
+def failed_build(command: str, how: str, output: str, log: str, target: str, linked: Sequence[str] = ()) -> str:
     """The message about ``command``, which ``how`` says what it ended with. ``output``: what it printed, all of which
-    is in the file ``log``; ``target``: what it compiled for."""
+    is in the file ``log``; ``target``: what it compiled for; ``linked``: the programs that it had linked."""
     lines = [line for line in output.splitlines() if line.strip()] or ["(nothing)"]
     tail = lines[-_LAST_LINES:]
     parts = [f"the build command {how}: {command}"]
@@ -70,15 +78,15 @@ def failed_build(command: str, how: str, output: str, log: str, target: str) -> 
         parts += ["Its first error:", *_indented(lines[first:after])]
         tail = lines[after:][-_LAST_LINES_AFTER_ERROR:]
     parts += [f"Its last lines (all of them: {log}):", *_indented(tail)] if tail else [f"All that it printed: {log}"]
-    return "\n".join([*parts, _advice_on(output, target, command)])
+    return "\n".join([*parts, _advice_on(output, target, command, linked)])
 
 
-def _advice_on(output: str, target: str, command: str) -> str:
+def _advice_on(output: str, target: str, command: str, linked: Sequence[str]) -> str:
     """Sentences on ``output``, what ``command`` printed: a remedy for each known problem, or general ones. ``target``:
-    what it compiled for."""
+    what it compiled for; ``linked``: the programs that it had linked."""
     words = {
         "make_tools": _with_make_words(command, "LD=$CC AR=$AR"),
-        "make_target": _with_make_words(command, "TARGET"),
+        "only_build": _only_build(command, linked, output),
         "with_declarations": f"`{_with_flags(command, _DECLARATIONS)}`",
     }
     known = [
@@ -87,9 +95,15 @@ def _advice_on(output: str, target: str, command: str) -> str:
         for found in [symptom.search(output)]
         if found
     ]
+    undeclared = undeclared_names(output)
+    if undeclared:
+        remedy = _with_flags(command, undeclared.flags, undeclared.languages)
+        known.append(f"{undeclared.explanation()}: `{remedy}`")
     missing = next(filter(None, (symptom.search(output) for symptom in _MISSING)), None)
     if missing and not known:
         known = [_MISSING_ADVICE.format(**missing.groupdict())]
+    if not known and linked and not _ERROR.search(output):
+        known = [words["only_build"]]
     if known:
         return "\n".join(known)
     return (
@@ -104,13 +118,48 @@ def _with_make_words(command: str, words: str) -> str:
     return f"{command[: make.end()]} {words}{command[make.end() :]}" if make else f"make CC=$CC {words}"
 
 
-def _with_flags(command: str, flags: str) -> str:
-    """The build command with more flags for the C compiler, whatever the makefile calls its own flags."""
-    if re.search(r"(?<!\S)CC=\$CC(?!\S)", command):
-        return re.sub(r"(?<!\S)CC=\$CC(?!\S)", lambda _: f'CC="$CC {flags}"', command)
+def _only_build(command: str, linked: Sequence[str], output: str) -> str:
+    """What to do about a command that does more than building: ``linked`` are the programs that it had linked."""
+    if not linked:
+        return f"Name a target that only builds: `{_with_make_words(command, 'TARGET')}`"
+    more = f" and {len(linked) - _MOST_PROGRAMS} more" if len(linked) > _MOST_PROGRAMS else ""
+    what = "one" if len(linked) > 1 else "that"
+    had = f"It had linked {', '.join(linked[:_MOST_PROGRAMS])}{more} before that"
+    # As a rule the one to measure is neither a program that the build started, nor a test or an example further down.
+    wanted = min(linked, key=lambda name: (bool(_started(name).search(output)), "test" in name, name.count("/")))
+    cmake = _CMAKE_BUILD.search(command)
+    if cmake:
+        only = f"{command[: cmake.end()]} --target {PurePath(wanted).name}{command[cmake.end() :]}"
+    elif make := _MAKE.search(command):
+        rest = _TARGETS.sub("", command[make.end() :], count=1)
+        folder = _MAKE_FOLDER.search(command[: make.end()])
+        inside = wanted.removeprefix(f"{(folder[1] or folder[2]).rstrip('/')}/") if folder else wanted
+        only = f"{command[: make.end()]} {inside}{rest}"
+    else:
+        return f"{had}; let the build command make only {what}, and run nothing"
+    return f"{had}; to build only {what}: `{only}`"
+
+
+def _started(program: str) -> re.Pattern[str]:
+    """Finds a command that starts ``program`` in what make prints."""
+    return re.compile(rf"^(?:\./|\S*/)?{re.escape(PurePath(program).name)}(?: |:|$)", re.M)
+
+
+def _with_flags(command: str, flags: str, compilers: Sequence[str] = ("CC",)) -> str:
+    """The build command with more flags for ``compilers`` (CC, CXX), whatever the makefile calls its own flags."""
     if re.search(r"(?<!\S)cmake (?!--)", command):
-        return re.sub(r"(?<!\S)cmake (?!--)", lambda _: f'cmake -DCMAKE_C_FLAGS="{flags}" ', command, count=1)
-    return f'export CC="$CC {flags}"; {command}'
+        names = {"CC": "CMAKE_C_FLAGS", "CXX": "CMAKE_CXX_FLAGS"}
+        options = " ".join(f'-D{names[compiler]}="{flags}"' for compiler in compilers)
+        return re.sub(r"(?<!\S)cmake (?!--)", lambda _: f"cmake {options} ", command, count=1)
+    exported = []
+    for compiler in compilers:
+        value = f'="${compiler} {flags}"'
+        parts = re.split(rf"(?<!\S)(CC|CXX)=\${compiler}(?!\S)", command)
+        if len(parts) > 1:
+            command = "".join(part + value if number % 2 else part for number, part in enumerate(parts))
+        else:
+            exported.append(f"{compiler}{value}")
+    return f"export {' '.join(exported)}; {command}" if exported else command
 
 
 def _number_of_first(pattern: re.Pattern[str], lines: list[str]) -> int | None:

@@ -25,6 +25,7 @@ from common.atomic_files import workspace, write_text
 from common.file_cache import cache_directory
 from common.source_digest import source_digest
 from instrumenter.building import made_programs
+from instrumenter.building.openmp import HEADERS, openmp_notices
 from instrumenter.building.program_build import (
     PACKAGE,
     AnySampler,
@@ -173,7 +174,7 @@ class ProjectRecipe:
                 tree.mark_used()  # so that it stays until `_keep` has linked
             else:
                 notify(f"Building the project by its own command: {self.project.command}")
-                tree.make(spec)
+                tree.make(spec, notify)
             tree.check_binary(spec.target)
         return tree
 
@@ -205,9 +206,8 @@ def linked_programs(directory: Path, command: str, notify: Callable[[str], None]
 @functools.cache
 def _wrapper_digest() -> str:
     here = Path(__file__).parent
-    return source_digest(
-        [PACKAGE / "wrapper", *(here / name for name in ("project.py", "project_tree.py", "made_programs.py"))]
-    )
+    names = ("project.py", "project_tree.py", "made_programs.py", "openmp.py")
+    return source_digest([PACKAGE / "wrapper", HEADERS, *(here / name for name in names)])
 
 
 class _Tree:
@@ -246,7 +246,7 @@ class _Tree:
         links = [each for each in read_listing(self._listing) if each["kind"] == "link"]
         return next((each for each in reversed(links) if each["sha256"] == content), None)
 
-    def make(self, spec: WrapperSpec) -> None:
+    def make(self, spec: WrapperSpec, notify: Callable[[str], None]) -> None:
         """Copy and build. Raises `SourceError`, and then leaves only the command's output."""
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
@@ -254,12 +254,15 @@ class _Tree:
             copy_tree(self.project.directory, self._tree)
             write_compilers(self.folder / "bin", spec.target)
             environment = self._write_spec(spec, "spec.json")
-            run_command(self.project.command, self._tree, environment, self._log)
+            run_command(self.project.command, self._tree, environment, self._log, self.linked)
             write_text(self._marker, json.dumps({"programs": self.linked()}) + "\n", durable=False)
         except BaseException:
             shutil.rmtree(self.folder, ignore_errors=True)
             raise
         self._log.unlink(missing_ok=True)
+        if not spec.metrics:  # once for a campaign, not for each set of counters
+            for notice in openmp_notices(read_listing(self._listing), _machine_of(spec.target)):
+                notify(notice)
 
     def linked(self) -> list[str]:
         """The programs that the build linked with the wrapper and left in the tree, relative to it, without those with
@@ -413,6 +416,11 @@ def _left_out(units: list[dict[str, Any]]) -> list[str]:
         more = f" and {len(names) - 5} more" if len(names) > 5 else ""
         found.append(f"{', '.join(names[:5])}{more}: not instrumented: {reason}")
     return found
+
+
+def _machine_of(target: str) -> str:
+    """What programs for ``target`` run on, in words."""
+    return "the emulated machine" if target == GUEST_TARGET else "static programs of this machine"
 
 
 def _machine_name(machine: str) -> str:

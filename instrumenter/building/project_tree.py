@@ -12,10 +12,11 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from instrumenter.building.build_advice import failed_build
+from instrumenter.building.openmp import CMAKE_VARIABLES
 from instrumenter.building.toolchain import GUEST_TARGET
 from instrumenter.errors import SourceError
 
@@ -173,7 +174,8 @@ def write_compilers(folder: Path, target: str = GUEST_TARGET) -> None:
         f'set(CMAKE_RANLIB "{folder}/instrument-ranlib" CACHE FILEPATH "")\n'
         f'set(CMAKE_FIND_ROOT_PATH "{folder}/target")\nset(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)\n'
         + "".join(f"set(CMAKE_FIND_ROOT_PATH_MODE_{n} ONLY)\n" for n in ("LIBRARY", "INCLUDE", "PACKAGE"))
-        + f'set(CMAKE_USER_MAKE_RULES_OVERRIDE "{folder}/static.cmake")\n',
+        + f'set(CMAKE_USER_MAKE_RULES_OVERRIDE "{folder}/static.cmake")\n'
+        + CMAKE_VARIABLES,
         "utf-8",
     )
     # cmake reads this after its own rules for Linux, which say otherwise.
@@ -191,8 +193,13 @@ def build_environment(folder: Path, own: Mapping[str, str], target: str = GUEST_
     }  # fmt: skip
 
 
-def run_command(command: str, directory: Path, environment: Mapping[str, str], output: Path) -> None:
-    """Run a build command by the shell; its output goes to the file ``output``. Raises `SourceError`."""
+def run_command(
+    command: str, directory: Path, environment: Mapping[str, str], output: Path, linked: Callable[[], list[str]]
+) -> None:
+    """Run a build command by the shell; its output goes to the file ``output``. Raises `SourceError`.
+
+    ``linked``: gives the programs that it has linked, for the message if it fails.
+    """
     with output.open("wb") as file:
         process = subprocess.Popen(
             ["/bin/sh", "-c", command], cwd=directory, env=dict(environment),
@@ -207,4 +214,4 @@ def run_command(command: str, directory: Path, environment: Mapping[str, str], o
     if status:
         how = f"was ended by signal {-status}" if status < 0 else f"failed with exit status {status}"
         text = output.read_text("utf-8", "replace")
-        raise SourceError(failed_build(command, how, text, str(output), environment["HOST"]))
+        raise SourceError(failed_build(command, how, text, str(output), environment["HOST"], linked()))

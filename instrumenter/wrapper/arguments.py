@@ -2,8 +2,8 @@
 
 A `CommandLine` is a list of `Token`s. Each is an option with its value or an input, and its `Kind` says to which step
 of the work it belongs; the arguments of the preprocessor, the compiler and the linker are composed from the tokens.
-Options for other machines that build systems pass (``-march=native``), and options that would remove the program's
-symbols or make it relocatable, are left out.
+Options for other machines that build systems pass (``-march=native``), options that would remove the program's
+symbols or make it relocatable, and OpenMP (`instrumenter.building.openmp`) are left out.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path, PurePath
 
+from instrumenter.building import openmp
 from instrumenter.building.toolchain import ALWAYS
 from instrumenter.errors import SourceError
 
@@ -59,6 +60,7 @@ _LANGUAGES = {
     **dict.fromkeys(("mm", "M", "mii"), "Objective-C++"), **dict.fromkeys(("h", "hh", "hpp"), "a header"),
     **dict.fromkeys(("ll", "bc"), "LLVM"), **dict.fromkeys(("f", "F", "f90", "F90"), "Fortran"),
 }  # fmt: skip
+_WITH_HEADERS = ("c", "C++", "c++", "a header", "c-header", "c++-header")
 _WITH_VALUE = frozenset((
     "-o", "-x", "-I", "-D", "-U", "-include", "-imacros", "-isystem", "-iquote", "-idirafter", "-iprefix",
     "-iwithprefix", "-iwithprefixbefore", "-isysroot", "--sysroot", "-L", "-l", "-u", "-z", "-T", "-e", "-Xlinker",
@@ -113,6 +115,11 @@ class CommandLine:
         """The inputs that are to be compiled."""
         return tuple(t for t in self.tokens if t.kind in (Kind.C, Kind.PREPROCESSED, Kind.OTHER_SOURCE))
 
+    @property
+    def without_openmp(self) -> bool:
+        """Whether an option for OpenMP is left out."""
+        return any(_is_openmp(token) for token in self.tokens)
+
     def words(self, *kinds: Kind) -> list[str]:
         """The words of all tokens of these kinds, in order."""
         return [word for token in self.tokens if token.kind in kinds for word in token.words]
@@ -123,8 +130,15 @@ class CommandLine:
 
     def plain_words(self) -> list[str]:
         """The whole command line for a direct call of the compiler; its default output replaces -o -."""
-        return [*ALWAYS, *(w for t in self.tokens if t.kind is not Kind.LEFT_OUT and t.words != ("-o", "-")
-                           for w in t.words)]  # fmt: skip
+        words = [w for t in self.tokens if t.kind is not Kind.LEFT_OUT and t.words != ("-o", "-") for w in t.words]
+        return [*ALWAYS, *words, *next(filter(None, map(self.header_words, self.sources)), ())]
+
+    def header_words(self, source: Token) -> tuple[str, ...]:
+        """Options after all others with which ``source`` finds headers that the C library does not have; none if it is
+        not preprocessed, for the compiler warns of options that it does not use."""
+        assembler = any(t.kind is Kind.LANGUAGE and t.value == "assembler" for t in self.tokens)
+        has_headers = not assembler if source.words == ("-",) else source.language in _WITH_HEADERS
+        return openmp.HEADER_WORDS if has_headers else ()
 
     def compile_words(self) -> list[str]:
         """The arguments for any source, the preprocessor's included."""
@@ -196,7 +210,17 @@ def _tokens(arguments: Iterator[str], cplusplus: bool) -> Iterator[Token]:
             language = words[-1].removeprefix("-x") if len(words) == 1 else words[1]
             yield Token(Kind.LANGUAGE, ("-x", language))
         else:
-            yield Token(_kind(word), words)
+            token = Token(_kind(word), words)
+            yield replace(token, kind=Kind.LEFT_OUT) if _is_openmp(token) else token
+
+
+def _is_openmp(token: Token) -> bool:
+    """Whether it is an option that turns OpenMP on, also as one for a part of the compiler, or OpenMP's library."""
+    first = token.words[0]
+    if first.startswith("-l"):
+        return token.value in openmp.LIBRARIES
+    whole = len(token.words) == 1 or first in ("-Xclang", "-Xpreprocessor")
+    return whole and bool(openmp.LEFT_OUT.fullmatch(token.words[-1]))
 
 
 def _kind(word: str) -> Kind:

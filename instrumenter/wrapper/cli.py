@@ -51,12 +51,14 @@ def compile_and_link(arguments: Sequence[str], driver: str) -> int:
     """Execute a command line in the current directory; the exit status is the compiler's."""
     from instrumenter.errors import InstrumenterError, SpecError
     from instrumenter.wrapper.arguments import read_command_line
+    from instrumenter.wrapper.listing import note_openmp
     from instrumenter.wrapper.plain_compile import counts_nothing, plain_spec
 
     try:
         if arguments[:1] == ["--instrumented"]:
             return list_instrumented([Path(argument) for argument in arguments[1:]])
         line = read_command_line(arguments, Path.cwd(), driver == "c++")
+        note_openmp(line, Path.cwd())
         plain = plain_spec()
         if plain is not None and line.stage == "ask":
             _exec_compiler(line.plain_words(), plain.target, driver)

@@ -123,7 +123,8 @@ class Wrapper:
         stage = "-S" if made.suffix == ".s" else "-c"
         words = [*ALWAYS, *self._prefix_map, *self._sections, *self.line.compile_words()]
         dependencies = self.line.dependency_words(place, target)
-        arguments = [*words, stage, *dependencies, "-o", str(made), *input_words(self.line, source)]
+        inputs = [*self.line.header_words(source), *input_words(self.line, source)]
+        arguments = [*words, stage, *dependencies, "-o", str(made), *inputs]
         entry, is_made = (
             self._compile_with_counters(source, made, stage, words, dependencies) if counted else (None, False)
         )

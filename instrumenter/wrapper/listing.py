@@ -12,6 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from instrumenter.building.openmp import ENTRY
+from instrumenter.wrapper.arguments import CommandLine
+
 LOG_VARIABLE = "INSTRUMENT_LOG"
 LOG_NAME = "instrument-cc.jsonl"
 
@@ -23,6 +26,17 @@ def write_entry(output: Path, entry: Mapping[str, Any]) -> None:
     with path.open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.write(line.encode())
+
+
+def note_openmp(line: CommandLine, directory: Path) -> None:
+    """List the outputs of a command line, before it is executed, if it wants the OpenMP that is left out; only in the
+    listing of a whole build, for calls that only compile have no other one."""
+    if not line.without_openmp or not os.environ.get(LOG_VARIABLE) or line.stage not in ("link", "compile", "assembly"):
+        return
+    ending = ".s" if line.stage == "assembly" else ".o"
+    made = ["a.out"] if line.stage == "link" else [Path(each.words[0]).stem + ending for each in line.sources]
+    for name in [line.output] if line.output else made:
+        write_entry(directory / name, {"kind": ENTRY, "output": str(directory / name)})
 
 
 def read_listing(path: Path) -> list[dict[str, Any]]:

@@ -125,7 +125,7 @@ def preprocessor_words(line: CommandLine, source: Token) -> list[str]:
     """The compiler's arguments to preprocess ``source`` of a command line, without those for other outputs."""
     words = line.words(Kind.PREPROCESSOR, Kind.OTHER)
     words = [word for word in words if word not in ("-C", "-CC", "-P", "-H") and not word.startswith("-d")]
-    return ["-E", *ALWAYS, *words, *input_words(line, source)]
+    return ["-E", *ALWAYS, *words, *line.header_words(source), *input_words(line, source)]
 
 
 def input_words(line: CommandLine, source: Token) -> list[str]:
