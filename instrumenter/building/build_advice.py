@@ -30,6 +30,12 @@ _ADVICE = (
         "one. {only_build}",
     ),
     (
+        re.compile(r"^(?:make(?:\[\d+\])?|(?:/bin/)?(?:ba|da)?sh)(?:: (?:line )?\d+)?: (?P<program>[\w.+-]+): "
+                   r"(?:command )?(?:No such file or directory|not found)$", re.M),
+        "It needs the program {program}, which this machine does not have: install it, or name a target that does "
+        "without it: `{make_target}`",
+    ),
+    (
         re.compile(r"using shared libraries requires dynamic linking"),
         "It links a program to a shared library, but programs are linked statically. Let it make static libraries: "
         "`./configure --disable-shared`, or a target or variable of the makefile",
@@ -86,6 +92,7 @@ def _advice_on(output: str, target: str, command: str, linked: Sequence[str]) ->
     what it compiled for; ``linked``: the programs that it had linked."""
     words = {
         "make_tools": _with_make_words(command, "LD=$CC AR=$AR"),
+        "make_target": _with_make_words(command, "TARGET"),
         "only_build": _only_build(command, linked, output),
         "with_declarations": f"`{_with_flags(command, _DECLARATIONS)}`",
     }

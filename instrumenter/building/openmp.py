@@ -35,6 +35,11 @@ CMAKE_VARIABLES = "".join(
 )
 
 
+def without(flags: Iterable[str]) -> list[str]:
+    """``flags`` without those that turn OpenMP on, and without its library."""
+    return [flag for flag in flags if not LEFT_OUT.fullmatch(flag) and flag.removeprefix("-l") not in LIBRARIES]
+
+
 def openmp_notices(entries: Iterable[Mapping[str, Any]], machine: str) -> list[str]:
     """A sentence for the user if something that a build left was made without OpenMP; ``entries``: of the listing.
 

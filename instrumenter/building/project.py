@@ -46,7 +46,7 @@ from instrumenter.building.project_tree import (
     write_compilers,
 )
 from instrumenter.building.relink import COMMAND_NAME
-from instrumenter.building.toolchain import GUEST_TARGET, Toolchain, compiler_version
+from instrumenter.building.toolchain import GUEST_TARGET, Toolchain, compiler_version, machine_of
 from instrumenter.errors import InstrumenterError, SourceError, SpecError
 from instrumenter.find.find import find_source_events
 from instrumenter.find.sites import FoundSites
@@ -261,7 +261,7 @@ class _Tree:
             raise
         self._log.unlink(missing_ok=True)
         if not spec.metrics:  # once for a campaign, not for each set of counters
-            for notice in openmp_notices(read_listing(self._listing), _machine_of(spec.target)):
+            for notice in openmp_notices(read_listing(self._listing), machine_of(spec.target)):
                 notify(notice)
 
     def linked(self) -> list[str]:
@@ -416,11 +416,6 @@ def _left_out(units: list[dict[str, Any]]) -> list[str]:
         more = f" and {len(names) - 5} more" if len(names) > 5 else ""
         found.append(f"{', '.join(names[:5])}{more}: not instrumented: {reason}")
     return found
-
-
-def _machine_of(target: str) -> str:
-    """What programs for ``target`` run on, in words."""
-    return "the emulated machine" if target == GUEST_TARGET else "static programs of this machine"
 
 
 def _machine_name(machine: str) -> str:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from common import compiler_cache
+from instrumenter.building import openmp
 from instrumenter.errors import SourceError, ToolchainError
 from instrumenter.find.languages import OLD_C_FLAGS, flags_of_language, is_cplusplus
 
@@ -34,6 +35,8 @@ SECTION_FLAGS = ("-ffunction-sections", "-fdata-sections")
 _UNWANTED_OUTPUT = frozenset(("-C", "-CC", "-P"))
 # Flags of the preprocessor, with their value attached or in the next argument.
 _PREPROCESSOR_FLAG = re.compile(r"-(D|U|I|include|imacros|isystem|iquote|idirafter|iprefix|iwithprefix)(.*)")
+
+_told: set[str] = set()  # messages of this process that are not repeated
 
 
 @functools.cache
@@ -165,18 +168,21 @@ class Toolchain:
         if not source.is_file():
             raise SourceError(f"{source}: no such source file")
         full = source.resolve()
-        wanted = [flag for flag in flags_of_language(full, flags) if flag not in _UNWANTED_OUTPUT]
+        given = [flag for flag in flags_of_language(full, flags) if flag not in _UNWANTED_OUTPUT]
+        wanted = openmp.without(given)
+        if wanted != given:
+            self._tell_once(openmp.NOTICE.format(machine=machine_of(self.target)))
         driver = compiler_name_for([full])
-        status, out, err = self.run(["-E", *ALWAYS, *wanted, str(full)], full.parent, driver)
+        arguments = ["-E", *ALWAYS, *wanted, *openmp.HEADER_WORDS, str(full)]
+        status, out, err = self.run(arguments, full.parent, driver)
         if status:
             raise SourceError(_first_errors(err, f"{source} cannot be preprocessed"))
         return out.decode("utf-8", "surrogateescape")
 
     def compile(self, source: Path, flags: Sequence[str], output: Path) -> None:
         """Compile one source into the object file ``output``. Raises `SourceError`."""
-        self._checked(
-            [*ALWAYS, *flags, "-c", str(source), "-o", str(output)], output.parent, compiler_name_for([source])
-        )
+        arguments = [*ALWAYS, *openmp.without(flags), "-c", str(source), "-o", str(output)]
+        self._checked(arguments, output.parent, compiler_name_for([source]))
 
     def link(self, inputs: Sequence[Path], flags: Sequence[str], output: Path, driver: str = "cc") -> None:
         """Compile and link sources and objects, statically for the guest, into ``output``. Raises `SourceError`."""
@@ -230,7 +236,12 @@ class Toolchain:
 
     def link_arguments(self, inputs: Sequence[str], flags: Sequence[str], output: str) -> list[str]:
         """The compiler's arguments that link a program for this target."""
-        return [*ALWAYS, *inputs, *flags, *(["-static"] if self.target else []), "-o", output]
+        return [*ALWAYS, *inputs, *openmp.without(flags), *(["-static"] if self.target else []), "-o", output]
+
+    def _tell_once(self, message: str) -> None:
+        if message not in _told:
+            _told.add(message)
+            self.notify(message)
 
     def _checked(self, arguments: Sequence[str], directory: Path, driver: str = "cc") -> bytes:
         """Run the compiler and return what it wrote to standard error. Raises `SourceError`."""
@@ -239,6 +250,11 @@ class Toolchain:
         if status:
             raise SourceError(_first_errors(err, "the program does not compile"))
         return err
+
+
+def machine_of(target: str | None) -> str:
+    """What programs for ``target`` run on, in words."""
+    return "the emulated machine" if target == GUEST_TARGET else "static programs of this machine"
 
 
 def compiler_name_for(sources: Iterable[Path]) -> str:

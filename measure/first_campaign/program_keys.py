@@ -19,6 +19,7 @@ from measure.errors import CampaignError
 
 _CONFIGURE = "./configure"
 _AT_ONCE = " -j$(nproc)"  # as many commands as there are processors
+_OTHER_COMPILER = re.compile(r"file in wrong format|Relocations in generic ELF|is incompatible with")
 _AS_NAMED = "PATH=$COMPILERS:$PATH"
 _MAKE = f"make{_AT_ONCE} CC=$CC"
 _MOST_FILES_LOOKED_AT = 10_000
@@ -226,21 +227,23 @@ def _proposals(command: str, binary: str | None) -> list[str]:
 
 def _working_build(directory: Path, commands: Sequence[str], notify: Callable[[str], None]) -> tuple[str, list[str]]:
     """The first of ``commands`` that builds the project, and the programs that it links. Raises `CampaignError` with
-    the last one's failure if none does."""
+    the last failure if none does."""
     from instrumenter.building.project import linked_programs
     from instrumenter.errors import InstrumenterError, SourceError
 
     left = list(commands)
-    while left:
+    while True:
         command = left.pop(0)
         try:
             made = linked_programs(directory, command, notify)
-            if not made:
-                left = [other for other in left if other.startswith(_AS_NAMED)]
-            if made or not left:
+            named = [other for other in left if other.startswith(_AS_NAMED)]
+            if made or not named:
                 return command, made
+            left = named
             notify("It links no program with $CC; once more, with gcc, cc and the like in its place:")
         except SourceError as error:
+            if not _OTHER_COMPILER.search(str(error)):
+                left = [other for other in left if not other.startswith(_AS_NAMED)]
             if left:
                 notify("That failed; the next one to try:")
                 continue
@@ -249,7 +252,6 @@ def _working_build(directory: Path, commands: Sequence[str], notify: Callable[[s
             raise CampaignError(f"{directory}: {error}{ways}") from None
         except InstrumenterError as error:
             raise CampaignError(f"{directory}: {error}") from None
-    raise AssertionError("there is a command to try")
 
 
 def _only_program(directory: Path, command: str, made: Sequence[str]) -> str:
