@@ -66,7 +66,8 @@ class Program(StrictModel):
         None,
         min_length=1,
         description="Shell command that builds the program in a copy of `directory`, with instrument-cc for $CC and "
-        "instrument-c++ for $CXX: `make CC=$CC`",
+        "instrument-c++ for $CXX: `make CC=$CC`; in the directory $COMPILERS they are called gcc, cc, g++ and the like: "
+        "`PATH=$COMPILERS:$PATH make`",
     )
     directory: Path | None = Field(None, description="Directory that `build` builds, relative to the campaign file")
     binary: str | None = Field(None, description="The program that `build` makes, relative to `directory`")

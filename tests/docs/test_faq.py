@@ -23,4 +23,4 @@ def test_quoted_messages_exist() -> None:
     missing = [
         part.strip(" :;") for text in quoted for part in text.split("...") if part.strip(" :;") not in code
     ]  # fmt: skip
-    assert missing == ["No such file"]  # the guest's own words
+    assert set(missing) <= {"No such file"}  # the guest's own words
