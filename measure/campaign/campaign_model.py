@@ -66,7 +66,7 @@ class Program(StrictModel):
         None,
         min_length=1,
         description="Shell command that builds the program in a copy of `directory`, with instrument-cc for $CC and "
-        "instrument-c++ for $CXX: `make CC=$CC`; in the directory $COMPILERS they are called gcc, cc, g++ and the like: "
+        "instrument-c++ for $CXX: `make CC=$CC`; in the directory $COMPILERS they are gcc, cc, g++ and the like: "
         "`PATH=$COMPILERS:$PATH make`",
     )
     directory: Path | None = Field(None, description="Directory that `build` builds, relative to the campaign file")
