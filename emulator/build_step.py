@@ -34,10 +34,11 @@ def main() -> None:
 
     tree, program, *arguments = sys.argv[1:]
     environment = {name: value for name, value in os.environ.items() if not name.startswith(_OWN_VARIABLES)}
-    own = [folder for folder in ("/tmp/", "/measure/") if not f"{tree}/".startswith(folder)]
+    trees = {tree: Path(tree), os.path.realpath(tree): Path(tree)}  # a directory of the user's may be a link
+    own = [folder for folder in ("/tmp/", "/measure/") if not any(f"{one}/".startswith(folder) for one in trees)]
     try:
         files = VirtualFiles(
-            root=Path("/"), mapped={tree: Path(tree)}, writable=[tree], capture=own, stdin=0, stdout=1, stderr=2
+            root=Path("/"), mapped=trees, writable=list(trees), capture=own, stdin=0, stdout=1, stderr=2
         )
         files.working_directory = os.getcwd()
         machine = Machine(

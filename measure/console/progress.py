@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 LINE_SECONDS = 30.0  # between lines without a terminal
 _LEAST_SECONDS = 5.0  # between lines, also when much is done
+_MANY_SECONDS = 10.0  # of the same work, to be told
 _STEPS = 10  # number of parts of the work after each of which a line is due
 
 
@@ -49,12 +50,13 @@ class _Lines:
 class Status:
     """A status line until the ``with`` ends. Without a terminal it is printed every `LINE_SECONDS`.
 
-    ``text``: the line, or a function that returns it whenever it is shown.
+    ``text``: the line, to which the seconds so far are added if they are many, or a function that returns it whenever
+    it is shown.
     """
 
     def __init__(self, console: Console, text: str | Callable[[], str]) -> None:
         self._console = console
-        self._text = text
+        self._text, self._since = text, time.monotonic()
         self._lines: _Lines | None = None
         self._live: Any = None
 
@@ -74,7 +76,7 @@ class Status:
 
     def update(self, text: str | Callable[[], str]) -> None:
         """Replace the line."""
-        self._text = text
+        self._text, self._since = text, time.monotonic()
 
     def say(self) -> None:
         """Print the line now, if there is no terminal: after a change that belongs into a log."""
@@ -82,7 +84,10 @@ class Status:
             self._lines.print_now()
 
     def _describe(self) -> str:
-        return self._text if isinstance(self._text, str) else self._text()
+        if not isinstance(self._text, str):
+            return self._text()
+        seconds = time.monotonic() - self._since
+        return self._text if seconds < _MANY_SECONDS else f"{self._text}, {seconds:.0f} s"
 
 
 class _DynamicText:

@@ -156,10 +156,15 @@ def test_status_and_other_programs_are_as_without_it(folder: Path) -> None:
         os.chmod(folder / "hello", 0o755)
 
 
-def test_a_program_writes_below_the_tree_and_nowhere_else(tmp_path: Path) -> None:
-    tree, outside = tmp_path / "tree", tmp_path / "outside"
-    tree.mkdir()
-    outside.mkdir()
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_program_writes_below_the_tree_and_nowhere_else(tmp_path: Path, linked: bool) -> None:
+    outside, folder = tmp_path / "outside", tmp_path / "folder"
+    for made in (outside, folder, folder / "tree"):
+        made.mkdir()
+    if linked:  # as a user's home may be
+        folder = tmp_path / "link"
+        folder.symlink_to("folder")
+    tree = folder / "tree"
     (tree / "write.c").write_text(
         "#include <stdio.h>\nint main(int n, char **words) {\n"
         'for (int i = 1; i < n; i++) { FILE *f = fopen(words[i], "w"); printf("%d", f != 0); if (f) fclose(f); }\n'

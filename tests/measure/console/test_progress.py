@@ -150,6 +150,14 @@ def test_without_a_terminal_a_line_though_nothing_ends(monkeypatch: pytest.Monke
     with Status(console, lambda: f"comparing {next(said)}"):
         wait_for(console, 2)
     assert lines_of(console)[:2] == ["comparing 0", "comparing 1"]
+    console = log()
+    with Status(console, "building") as status:
+        wait_for(console, 1)
+        monkeypatch.setattr(progress, "_MANY_SECONDS", 0.0)
+        status.update("linking")
+        wait_for(console, 3)
+    assert lines_of(console)[0] == "building"
+    assert lines_of(console)[-1] == "linking, 0 s"
 
 
 def wait_for(console: Console, lines: int) -> None:
