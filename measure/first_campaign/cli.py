@@ -26,8 +26,8 @@ import click
               help="How DIR is built. Default: by its configure script, makefile or CMakeLists.txt, or by compiling "
                    "its C and C++ files.")  # fmt: skip
 @click.option("--binary", metavar="PATH",
-              help="The program that the build of DIR makes, below DIR. Default: the only one that it links, "
-                   "which one more build finds out.")  # fmt: skip
+              help="The program that the build of DIR makes, below DIR; make is asked for it alone if it can. Default: "
+                   "the only one that the build links.")  # fmt: skip
 @click.option("--exit-status", type=click.IntRange(0, 255), default=0, metavar="N",
               help="The exit status with which the program ends when all is well. Default: 0.")  # fmt: skip
 @click.option("--limit", metavar="N",
