@@ -96,8 +96,8 @@ def note_build(place: Path) -> None:
 
 
 def trim_builds(to_bytes: int, base: Path, spared_seconds: float = DAY_SECONDS) -> tuple[int, list[Path]]:
-    """Move the least recently used builds away until the others take at most ``to_bytes``, without those that were
-    used within ``spared_seconds``; returns the size of the others, and the folders to remove."""
+    """Move the least recently used builds away until the others take at most ``to_bytes``. Builds that were used within
+    ``spared_seconds`` stay in any case. Returns the size of the builds that stay, and the folders to remove."""
     total, moved, is_full = 0, [], False
     for build in kept_builds(base):
         is_full = is_full or total + build.n_bytes > to_bytes

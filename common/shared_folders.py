@@ -110,7 +110,8 @@ def entries(folder: Path | str) -> list[os.DirEntry[str]]:
 def disk_usage(path: Path | str, seen: set[tuple[int, int]] | None = None) -> Usage:
     """Number of the files in a folder, and the bytes of their blocks and of the folders'; links are not followed.
 
-    ``seen``: files that are not counted again, by device and inode; those that have several names are added to it.
+    ``seen``: device and inode of files that were counted already, and are not counted again. Files with several names
+    (hard links) are added to it.
     """
     seen = set() if seen is None else seen
     try:

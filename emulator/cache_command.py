@@ -1,4 +1,4 @@
-"""``emulate --cache-stats`` and ``emulate --cache-clear``: list and remove what is kept in the cache directory."""
+"""``emulate --cache-stats`` and ``emulate --cache-clear``: list and remove the contents of the cache directory."""
 
 from __future__ import annotations
 

@@ -17,9 +17,12 @@ _LINES_BEFORE, _LINES_OF_ERROR = 2, 3
 """Lines shown: compilers and cmake explain a message in the lines after it, make's follows what a command printed."""
 _LAST_LINES, _LAST_LINES_AFTER_ERROR = 15, 6
 
+OTHER_COMPILER = re.compile(r"file in wrong format|Relocations in generic ELF|is incompatible with elf")
+"""Told when a part of a program was compiled or is linked by this machine's own compiler."""
+
 _ADVICE = (
     (
-        re.compile(r"file in wrong format|Relocations in generic ELF|is incompatible with elf"),
+        OTHER_COMPILER,
         "It links with another command than $CC. Set the makefile's variables for the linker and the archiver, too: "
         "`{make_tools}`, or as the makefile calls them",
     ),

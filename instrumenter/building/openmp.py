@@ -25,6 +25,7 @@ LEFT_OUT = re.compile(
     r"-fi?openmp(=.*)?|-fopenmp-(targets|target|offload|version|cuda|assume).*|-q(no-)?openmp(-.*|=.*)?"
 )
 LIBRARIES = frozenset(("gomp", "omp", "omp5", "iomp5"))
+_LIBRARY_FLAGS = frozenset(f"-l{name}" for name in LIBRARIES)
 
 # What cmake's FindOpenMP would find out by compiling a program that wants _OPENMP: flags that the wrapper leaves out,
 # no library, and the version of the routines in omp.h that all versions of cmake know (5.0).
@@ -37,7 +38,7 @@ CMAKE_VARIABLES = "".join(
 
 def without(flags: Iterable[str]) -> list[str]:
     """``flags`` without those that turn OpenMP on, and without its library."""
-    return [flag for flag in flags if not LEFT_OUT.fullmatch(flag) and flag.removeprefix("-l") not in LIBRARIES]
+    return [flag for flag in flags if not LEFT_OUT.fullmatch(flag) and flag not in _LIBRARY_FLAGS]
 
 
 def openmp_notices(entries: Iterable[Mapping[str, Any]], machine: str) -> list[str]:

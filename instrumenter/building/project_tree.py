@@ -22,13 +22,14 @@ from instrumenter.errors import SourceError
 
 _COMMANDS = {"instrument-cc": "main_cc", "instrument-c++": "main_cplusplus",
              "instrument-ar": "main_ar", "instrument-ranlib": "main_ranlib"}  # fmt: skip
-# Names by which makefiles call compilers without a variable; and the folder in which these are the wrapper.
-_NAMES = {
-    **dict.fromkeys(("cc", "gcc", "clang", "c99", "c89"), "instrument-cc"),
-    **dict.fromkeys(("c++", "g++", "clang++"), "instrument-c++"),
-    "ar": "instrument-ar", "gcc-ar": "instrument-ar", "ranlib": "instrument-ranlib", "gcc-ranlib": "instrument-ranlib",
+TOOLS = {"CC": "instrument-cc", "CXX": "instrument-c++", "AR": "instrument-ar", "RANLIB": "instrument-ranlib"}
+"""Commands of the wrapper, by the variable that names them to a build."""
+TOOL_NAMES = {
+    **dict.fromkeys(("cc", "gcc", "clang", "c99", "c89"), "CC"), **dict.fromkeys(("c++", "g++", "clang++"), "CXX"),
+    **dict.fromkeys(("ar", "gcc-ar"), "AR"), **dict.fromkeys(("ranlib", "gcc-ranlib"), "RANLIB"),
 }  # fmt: skip
-_NAMED = "named"
+"""Names by which makefiles call these tools of a machine, and the variable for each."""
+_NAMED = "named"  # the folder in which the wrapper has these names
 # Programs keep their symbols, by which counters are found; the strip of this machine would refuse them anyhow.
 _STRIP = """\
 #!/bin/sh
@@ -165,8 +166,8 @@ def write_compilers(folder: Path, target: str = GUEST_TARGET) -> None:
     (folder / "strip").write_text(_STRIP, "utf-8")
     (folder / "strip").chmod(0o755)
     (folder / _NAMED).mkdir()
-    for name, command in _NAMES.items():
-        (folder / _NAMED / name).symlink_to(Path("..") / command)
+    for name, variable in TOOL_NAMES.items():
+        (folder / _NAMED / name).symlink_to(Path("..") / TOOLS[variable])
     (folder / "toolchain.cmake").write_text(
         f"set(CMAKE_SYSTEM_NAME Linux)\nset(CMAKE_SYSTEM_PROCESSOR {target.partition('-')[0]})\n"
         "set(CMAKE_C_COMPILER instrument-cc)\nset(CMAKE_CXX_COMPILER instrument-c++)\n"
@@ -187,7 +188,7 @@ def build_environment(folder: Path, own: Mapping[str, str], target: str = GUEST_
     kept = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
     return {
         **kept, "PATH": f"{folder}{os.pathsep}{os.environ.get('PATH', os.defpath)}", "LC_ALL": "C",
-        "CC": "instrument-cc", "CXX": "instrument-c++", "AR": "instrument-ar", "RANLIB": "instrument-ranlib",
+        **TOOLS,
         "CMAKE_TOOLCHAIN_FILE": str(folder / "toolchain.cmake"), "PKG_CONFIG_LIBDIR": str(folder / "target"),
         "COMPILERS": str(folder / _NAMED), "HOST": target, "SOURCE_DATE_EPOCH": "1000000000", **own,
     }  # fmt: skip

@@ -11,13 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from emulator.linux.vfs.files import VirtualFiles
-from emulator.machine import Machine
 from instrumenter.building import made_programs
 from instrumenter.building.program_build import SamplerConfig
 from instrumenter.building.project import Project, ProjectRecipe, linked_programs
 from instrumenter.errors import SourceError
 from instrumenter.spec.software_metrics import MetricSpec
+from tests.instrumenter.guest_output import output_of
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 
@@ -69,18 +68,12 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
-def output(program: Path) -> bytes:
-    with Machine(program, files=VirtualFiles()) as machine:
-        assert machine.run().status == 0
-        return machine.files.output(1)
-
-
 def test_a_build_runs_what_it_makes(project: Path) -> None:
     assert linked_programs(project, "make CC=$CC", lambda text: None) == ["app", "make_table"]
     recipe = ProjectRecipe.of(Project(project, "make CC=$CC", "app"))
     expected = 100 + 4**2 + 9**2 + 4**2
-    assert output(recipe.build({}).elf_path) == b"%d\n" % expected
-    # With counters and the sampler, which find counters there, and whose trace is nobody's.
+    assert output_of(recipe.build({}).elf_path) == f"{expected}\n"
+    # Also when the build's own programs count and sample: their sampler finds hardware counters, and its trace is lost.
     counted = ProjectRecipe.of(Project(project, "make CC=$CC", "app"), SamplerConfig(1_000_000, 2))
     build = counted.build({"squares": MetricSpec(event="entry", function="square")})
     assert build.sites == {"squares": 1}

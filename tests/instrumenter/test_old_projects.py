@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from emulator.linux.vfs.files import VirtualFiles
-from emulator.machine import Machine
 from instrumenter.building.program_build import build_program
 from instrumenter.building.project import Project, ProjectRecipe, linked_programs
 from instrumenter.spec.software_metrics import MetricSpec
 from measure.first_campaign.program_keys import program_keys
+from tests.instrumenter.guest_output import output_of
 
 OLD = """\
 main() {
@@ -43,16 +42,10 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
-def said(program: Path) -> bytes:
-    with Machine(program, files=VirtualFiles()) as machine:
-        assert machine.run().status == 0
-        return machine.files.output(1)
-
-
 def test_old_c_is_compiled_as_gcc_did_and_counted(tmp_path: Path) -> None:
     (tmp_path / "old.c").write_text(OLD)
     build = build_program([tmp_path / "old.c"], metrics={"works": MetricSpec(event="entry", function="work")})
-    assert said(build.elf_path) == b"450 x\n"
+    assert output_of(build.elf_path) == "450 x\n"
     assert build.sites == {"works": 1}
 
 
@@ -60,15 +53,17 @@ def test_old_c_is_compiled_as_gcc_did_and_counted(tmp_path: Path) -> None:
 def test_compilers_that_a_makefile_calls_by_name(project: Path) -> None:
     notices: list[str] = []
     keys = program_keys(project, None, None, project.parent, notices.append)
-    command = "PATH=$COMPILERS:$PATH make -j$(nproc) CC=$CC"
+    command = "export PATH=$COMPILERS:$PATH; make -j$(nproc) CC=$CC"
     assert keys == {"build": command, "directory": "old", "binary": "old"}
     assert [text for text in notices if "gcc" in text] == [
         "It links no program with $CC; once more, with gcc, cc and the like in its place:"
     ]
     assert linked_programs(project, command, notices.append) == ["old"]
+    twice = command.replace("; make", "; true && make")  # as configure and make: both have the compilers
+    assert linked_programs(project, twice, notices.append) == ["old"]
     recipe = ProjectRecipe.of(Project(project, command, "old"))
     build = recipe.build({"works": MetricSpec(event="entry", function="work")})
-    assert said(build.elf_path) == b"450 x\n"
+    assert output_of(build.elf_path) == "450 x\n"
     assert build.sites == {"works": 1}
 
 

@@ -10,10 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from common.file_cache import cache_directory
-from emulator.linux.vfs.files import VirtualFiles
-from emulator.machine import Machine
-from instrumenter.building.openmp import ENTRY, HEADERS, NOTICE, openmp_notices
+from instrumenter.building.openmp import ENTRY, HEADERS, NOTICE, openmp_notices, without
 from instrumenter.building.program_build import generator_digest
 from instrumenter.building.project import Project, ProjectRecipe, linked_programs
 from instrumenter.building.toolchain import HOST_TARGET
@@ -21,6 +18,9 @@ from instrumenter.errors import SourceError
 from instrumenter.spec.software_metrics import MetricSpec
 from instrumenter.wrapper.arguments import Kind, read_command_line
 from instrumenter.wrapper.listing import LOG_VARIABLE, note_openmp, read_listing
+from tests.instrumenter.guest_output import output_of
+
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 TOLD = NOTICE.format(machine="the emulated machine")
 # Names of its own for functions of the C library, and a check of every group of routines.
@@ -68,29 +68,12 @@ OUTPUT = "30 31 1 1 0 0 1 0 -1 1 0\n"
 # As the header's routines say that they behave: a sum of squares, two tests of a lock, a third level, one thread.
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Builds go to an empty cache; the compiler keeps its own, which takes long to fill."""
-    zig = cache_directory() / "zig"
-    zig.mkdir(parents=True, exist_ok=True)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "the cache"))
-    (tmp_path / "the cache/perturbation").mkdir(parents=True)
-    (tmp_path / "the cache/perturbation/zig").symlink_to(zig)
-
-
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
     directory = tmp_path / "project"
     directory.mkdir()
     (directory / "app.c").write_text(PROGRAM)
     return directory
-
-
-def output_of(program: Path) -> str:
-    files = VirtualFiles()
-    with Machine(program, files=files, limit_instructions=10_000_000, background=False) as machine:
-        assert machine.run().status == 0
-    return files.output(1).decode()
 
 
 @pytest.mark.parametrize("option", [
@@ -230,3 +213,8 @@ def test_the_listing_names_what_is_made_without_openmp(
     monkeypatch.setenv(LOG_VARIABLE, str(folder / "listing"))
     note_openmp(line, folder)
     assert read_listing(folder / "listing") == [{"kind": ENTRY, "output": str(folder / name)} for name in made]
+
+
+def test_flags_of_sources_lose_openmp_and_nothing_else() -> None:
+    flags = ["-O2", "-fopenmp", "-lgomp", "-D", "omp", "-fopenmp-simd", "-lm"]
+    assert without(flags) == ["-O2", "-D", "omp", "-fopenmp-simd", "-lm"]

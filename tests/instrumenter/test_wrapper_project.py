@@ -22,7 +22,10 @@ from instrumenter.errors import SourceError, SpecError
 from instrumenter.find.probes import ProbeFinder
 from instrumenter.spec.software_metrics import MetricSpec
 
-pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+pytestmark = [
+    pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed"),
+    pytest.mark.usefixtures("own_cache"),
+]
 
 FILES = {
     "Makefile": """\
@@ -115,16 +118,6 @@ METRICS = {
 }
 EXPECTED = {"helpers": 84, "steps": 70, "work": 10, "loops": 70, "large": 6, "allocations": 10, "rounds": 10}
 SUM = sum(k if k % 2 else -k for n in range(10) for k in range(n, n + 7))
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Builds go to an empty cache; the compiler keeps its own, which takes long to fill."""
-    zig = cache_directory() / "zig"
-    zig.mkdir(parents=True, exist_ok=True)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "the cache"))
-    (tmp_path / "the cache/perturbation").mkdir(parents=True)
-    (tmp_path / "the cache/perturbation/zig").symlink_to(zig)
 
 
 @pytest.fixture
