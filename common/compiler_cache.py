@@ -2,8 +2,9 @@
 
 zig removes nothing from them. ``local`` can be lost as a whole whenever no compiler runs: it saves compiling the same
 again. ``global`` has the C libraries, too, which builds that are linked anew for every run name by their paths, and
-which take half a minute to build. So each run of the compiler shares the lock `_RUNS`, and each process that links
-builds anew shares `_LIBRARIES` until it ends; a folder is moved away under these locks, which are not waited for.
+which take a quarter of a minute to build, with C++ two minutes. So each run of the compiler shares the lock `_RUNS`,
+and each process that links builds anew shares `_LIBRARIES` until it ends; a folder is moved away under these locks,
+which are not waited for.
 
 A folder that is a link is the cache of another directory, which bounds it.
 """

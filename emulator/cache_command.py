@@ -19,7 +19,7 @@ _KINDS = {
     "code": "programs: blocks, by earlier versions",
     "older": "programs, by earlier versions",
 }
-_LIBRARIES = "the compiler's libraries: built again in half a minute"
+_LIBRARIES = "the compiler's libraries: built again when needed"
 _OTHERS = "others: kernels, sources, verdicts, records"
 Row = tuple[int | str, int | str, int | str, str]
 

@@ -13,12 +13,13 @@ import re
 import signal
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
 from common import compiler_cache
-from instrumenter.building import openmp
+from common.shared_folders import locked
+from instrumenter.building import c_library, openmp
 from instrumenter.errors import SourceError, ToolchainError
 from instrumenter.find.languages import OLD_C_FLAGS, flags_of_language, is_cplusplus
 
@@ -126,7 +127,11 @@ class Toolchain:
         """
         compiler_cache.bound(self.cache)
         with compiler_cache.running(self.cache) as lock:
-            return self._run(self.command(arguments, driver), directory, arguments, reads_input, lock)
+            environment = self.environment()
+            library = c_library.description(self._library)
+            if self.target and driver == "cc" and c_library.is_usable(arguments) and library.is_file():
+                environment[c_library.VARIABLE] = str(library)
+            return self._run(self.command(arguments, driver), directory, arguments, reads_input, lock, environment)
 
     def become(self, command: Sequence[str]) -> NoReturn:
         """Let the compiler's command line ``command`` take this process's place."""
@@ -137,12 +142,13 @@ class Toolchain:
             os.execve(command[0], list(command), self.environment())
 
     def _run(
-        self, command: Sequence[str], directory: Path, arguments: Sequence[str], reads_input: bool, lock: Sequence[int]
-    ) -> tuple[int, bytes, bytes]:
-        """Run ``command`` as `run` does; it inherits the descriptors ``lock``."""
+        self, command: Sequence[str], directory: Path, arguments: Sequence[str], reads_input: bool, lock: Sequence[int],
+        environment: Mapping[str, str],
+    ) -> tuple[int, bytes, bytes]:  # fmt: skip
+        """Run ``command`` as `run` does, in ``environment``; it inherits the descriptors ``lock``."""
         try:
             process = subprocess.Popen(
-                command, cwd=directory, env=self.environment(),
+                command, cwd=directory, env=environment,
                 stdin=None if reads_input else subprocess.DEVNULL,
                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, pass_fds=lock,
             )  # fmt: skip
@@ -208,7 +214,8 @@ class Toolchain:
         """
         compiler_cache.bound(self.cache)
         cplusplus = driver == "c++"
-        ready = self.cache / f"ready-{compiler_version()}-{self.target or 'host'}{'-c++' if cplusplus else ''}"
+        language = "c++" if cplusplus else "c"
+        ready = self.cache / f"{compiler_cache.READY}{compiler_version()}-{self.target or 'host'}-{language}"
         if ready.exists():
             return
         self.notify(
@@ -216,10 +223,28 @@ class Toolchain:
             + (
                 "C++ library now, which takes about two minutes"
                 if cplusplus
-                else "C library now, which takes about half a minute"
+                else "C library now, which takes a quarter of a minute"
             )
             + " on two processors and is kept."
         )
+        if (self.target and not cplusplus and self._make_c_library()) or self._let_zig_make_libraries(cplusplus):
+            ready.parent.mkdir(parents=True, exist_ok=True)
+            ready.touch()
+
+    def _make_c_library(self) -> bool:
+        """Make the C library of `instrumenter.building.c_library`; False when it cannot be made."""
+        assert self.target is not None
+        folder = self._library
+        try:
+            with compiler_cache.running(self.cache) as lock, locked(self.cache / "c-library.lock"):
+                if not c_library.description(folder).is_file():  # another process may have made it meanwhile
+                    c_library.make(_executable(), self.target, folder, self.environment(), lock)
+        except (OSError, ValueError, LookupError, ToolchainError):
+            return False  # another version of the compiler, or a disk that is full: zig makes the library, or says why
+        return True
+
+    def _let_zig_make_libraries(self, cplusplus: bool) -> bool:
+        """Let zig compile the C library into its cache, and the C++ library, too; False when it failed."""
         with tempfile.TemporaryDirectory() as folder:
             source = Path(folder) / "empty.c"
             source.write_text("int main(void) { return 0; }\n")
@@ -230,9 +255,12 @@ class Toolchain:
             library = ["-lc", "-lc++"] if cplusplus else ["-lc"]
             arguments = [f"-j{jobs}", *library, *static, "-O", "ReleaseFast", str(source), "-femit-bin=program"]
             status, _, _ = self.run(arguments, Path(folder), driver="build-exe")
-        if status == 0:
-            ready.parent.mkdir(parents=True, exist_ok=True)
-            ready.touch()
+        return status == 0
+
+    @property
+    def _library(self) -> Path:
+        """The folder of the C library that is not zig's own; beside zig's, with which it is removed."""
+        return self.cache / compiler_cache.GLOBAL / f"c-library-{compiler_version()}-{self.target}"
 
     def link_arguments(self, inputs: Sequence[str], flags: Sequence[str], output: str) -> list[str]:
         """The compiler's arguments that link a program for this target."""
@@ -270,7 +298,7 @@ def linker_arguments(messages: bytes) -> list[str]:
     """
     text = messages.decode("utf-8", "surrogateescape")
     calls = [line.split()[1:] for line in text.splitlines() if line.startswith("ld.lld ")]
-    return next((words for words in reversed(calls) if "-r" not in words), [])
+    return c_library.named_directly(next((words for words in reversed(calls) if "-r" not in words), []))
 
 
 _ERROR_LINE = re.compile(r"^(.*?:\d+)(?::\d+)?: (?:fatal )?error: (.*)$", re.MULTILINE)

@@ -208,7 +208,7 @@ def test_what_the_preprocessor_was_told_is_not_said_twice(builds: Path, tmp_path
     assert without_preprocessor_flags([*flags, "-D", "A", "-O2", "-Umain", "-isystem", "x"]) == ["-O1", "-O2"]
 
 
-def test_the_first_use_of_the_compiler_is_announced_and_builds_the_c_library_on_all_processors(
+def test_the_first_use_of_the_compiler_is_announced_and_builds_the_libraries_on_all_processors(
     tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "fresh"))
@@ -222,13 +222,13 @@ def test_the_first_use_of_the_compiler_is_announced_and_builds_the_c_library_on_
 
     monkeypatch.setattr(Toolchain, "run", run)
     toolchain = Toolchain("riscv64-linux-musl", said.append)
-    toolchain.link([source], [], tmp_path / "out")
-    toolchain.link([source], [], tmp_path / "out")
+    toolchain.link([source], [], tmp_path / "out", "c++")
+    toolchain.link([source], [], tmp_path / "out", "c++")
     assert said == [
-        "First use of the compiler for riscv64-linux-musl, or its cache was emptied: it builds its C library now, "
-        "which takes about half a minute on two processors and is kept."
+        "First use of the compiler for riscv64-linux-musl, or its cache was emptied: it builds its C++ library now, "
+        "which takes about two minutes on two processors and is kept."
     ]
-    assert [driver for driver, _ in drivers] == ["build-exe", "cc", "cc"]
+    assert [driver for driver, _ in drivers] == ["build-exe", "c++", "c++"]
     assert drivers[0] == ("build-exe", "-j8")
 
 

@@ -24,6 +24,8 @@ Sum = tuple[tuple[int, int], ...]  # executions that a counter stands for: pc of
 MAX_BLOCKS_OF_DEBT = 48
 """A longer debt is paid at once: every counter that is not 0 is added up at the end of an interval."""
 MAX_COUNTED_TARGETS = 3  # of a computed jump
+COPIES_OF_SHORT_LOOP, MAX_INSTRUCTIONS_OF_SHORT_LOOP = 4, 16
+"""A loop is short if it is one block of at most so many instructions."""
 _OUTSIDE = 0  # the node of entries and of everything outside; no block is there
 _SWEEPS = 16  # over the blocks, to estimate their frequencies
 _ONE = 1 << 10  # the frequency of an entry
@@ -51,13 +53,13 @@ class CounterPlacement:
         self._paying = frozenset(many)
         # Blocks that begin without a debt.
         self._entries = frozenset(entries).union(*many.values())
-        self._numbers: dict[Sum, int] = {}
+        self._numbers: dict[tuple[Sum, int], int] = {}  # by what they stand for, and the copy of the block
         self._debts: dict[int, Debt] = dict.fromkeys(self._entries, _NOTHING)
         self._owe_along(self._tree())
 
     @property
     def sums(self) -> list[Sum]:
-        return list(self._numbers)
+        return [one for one, _ in self._numbers]
 
     def before(self, pc: int) -> Debt:
         """The debt where the block at ``pc`` begins."""
@@ -81,17 +83,30 @@ class CounterPlacement:
         it: counters on its many branches would be as many pieces of code."""
         return pc in self._paying
 
-    def on_branch(self, pc: int, successor: int) -> int | None:
-        """The counter for control that goes from the block at ``pc`` to ``successor`` inside the region."""
+    def copies(self, pc: int) -> int:
+        """How many copies of the block at ``pc`` the region needs, each with a counter of its own for the branch to
+        the next copy; 1 but for a short loop.
+
+        An increment of a word waits for the last one, whose result comes through memory: 5 cycles or more on many
+        processors, in which they could execute a short loop several times.
+        """
+        is_short_loop = (
+            pc in self._successors[pc] and len(self._blocks[pc].instructions) <= MAX_INSTRUCTIONS_OF_SHORT_LOOP
+        )
+        return COPIES_OF_SHORT_LOOP if is_short_loop and self.on_branch(pc, pc) is not None else 1
+
+    def on_branch(self, pc: int, successor: int, copy: int = 0) -> int | None:
+        """The counter for control that goes from the block at ``pc`` to ``successor`` inside the region; ``copy``: to
+        that copy of it."""
         owed = {} if self.pays_before_jump(pc) else dict(self.after(pc))
         for block, times in self.before(successor).items():
             owed[block] = owed.get(block, 0) - times
-        return self._number(owed)
+        return self._number(owed, copy)
 
-    def _number(self, debt: Debt) -> int | None:
-        """The counter that pays ``debt``."""
+    def _number(self, debt: Debt, copy: int = 0) -> int | None:
+        """The counter that pays ``debt``, on the way to a copy of a block."""
         key = tuple(sorted((pc, times) for pc, times in debt.items() if times))
-        return self._numbers.setdefault(key, len(self._numbers)) if key else None
+        return self._numbers.setdefault((key, copy), len(self._numbers)) if key else None
 
     # --- debts
     def _owe_along(self, tree: Mapping[int, list[tuple[int, int]]]) -> None:

@@ -18,6 +18,7 @@ from emulator.engine.emit.dataflow import Dataflow, accesses
 from emulator.engine.emit.emitter import ADDRESS_LIMIT, RARELY
 from emulator.engine.emit.indirect_targets import IndirectTargets
 from emulator.engine.emit.inline_calls import InlineCallEmitter
+from emulator.engine.emit.region_exits import label_of_block
 from emulator.engine.emit.region_symbols import counters_of, counts_branches
 from emulator.engine.emit.registers import BOX
 from emulator.engine.emit.volatile_loads import volatile_loads
@@ -79,7 +80,8 @@ class RegionEmitter(InlineCallEmitter):
         if self._counters:
             self._constant(counters_of(self.function))
         for pc in self.blocks:
-            self._block(self.blocks[pc])
+            for copy in range(self._copies(self.blocks[pc])):
+                self._block(self.blocks[pc], copy)
         self._emit_exits()
         debug = "!dbg !3 " if self._locate else ""
         head = f"define {CONVENTION} void @{self.function}({PARAMETERS}) strictfp nounwind {debug}{{\n"
@@ -190,9 +192,10 @@ class RegionEmitter(InlineCallEmitter):
                 pointer = self.let(f"getelementptr i8, ptr %st, i64 {8 * n}")
                 self.say(f"store {kind} {self.let(f'load {kind}, ptr {pointer}')}, ptr %r{n}")
 
-    def _block(self, block: Block) -> None:
-        """Emit one block: budget, counts, record, its instructions, and its end."""
-        self.start(f"b{block.pc:x}")
+    def _block(self, block: Block, copy: int) -> None:
+        """Emit one block, or one of its copies: budget, counts, record, its instructions, and its end."""
+        self._copy_of_block = copy
+        self.start(label_of_block(block.pc, copy))
         self._block_pc = block.pc
         self._forget()
         self._unsynced = set() if self._resident else set(self._dataflow.dirty_in[block.pc])

@@ -20,6 +20,11 @@ V = Any
 PASSED = frozenset(PINNED)  # registers passed from one translation to the next in host registers
 
 
+def label_of_block(pc: int, copy: int = 0) -> str:
+    """The label where the block at ``pc`` begins, or a copy of it."""
+    return f"b{pc:x}.{copy}" if copy else f"b{pc:x}"
+
+
 class RegionExits(RegisterEmitter):
     """Emits the exits of a region. ``blocks``: by pc; ``dataflow``: of the same blocks; ``indirect_targets``: targets
     of computed jumps inside the region; ``counters``: places of counters on branches, None for none; ``resident``: of
@@ -41,10 +46,11 @@ class RegionExits(RegisterEmitter):
         self._condition: V = None  # under which control goes there; None for always
         self._faults: list[tuple[str, V, int, int]] = []  # label of the check, address, pc, pc of the block
         self._block_pc = 0  # of the block being emitted
+        self._copy_of_block = 0
         # Returns to Python: label, pc, reason, registers to spill, counter.
         self._returns: list[tuple[str, V, int, Collection[int], int | None]] = []
         self._exit_stubs: list[tuple[str, int, int]] = []  # exit stubs: label, from block, target pc
-        self._counted: list[tuple[str, int, int]] = []  # branches with a counter: label, its number, target pc
+        self._counted: list[tuple[str, int, str]] = []  # branches with a counter: label, its number, label they go to
         self._shared: list[tuple[str, int]] = []  # exit stubs that share the code that leaves: label, target pc
 
     def _goto(self, block: Block, target: int) -> str:
@@ -57,12 +63,18 @@ class RegionExits(RegisterEmitter):
 
     def _inside(self, block: Block, target: int) -> str:
         """The label to branch to for ``target``, a block of this region."""
-        counter = self._counters.on_branch(block.pc, target) if self._counters else None
+        copy = (self._copy_of_block + 1) % self._copies(block) if target == block.pc else 0
+        inside = label_of_block(target, copy)
+        counter = self._counters.on_branch(block.pc, target, copy) if self._counters else None
         if counter is None:
-            return f"b{target:x}"
+            return inside
         label = self.fresh_label("counted")
-        self._counted.append((label, counter, target))
+        self._counted.append((label, counter, inside))
         return label
+
+    def _copies(self, block: Block) -> int:
+        """How many copies of the block there are; control goes from each to the next, and enters at the first."""
+        return self._counters.copies(block.pc) if self._counters else 1
 
     def _count_with(self, counter: int | None) -> None:
         """Add one to a counter of the region; nothing for None."""
@@ -164,10 +176,10 @@ class RegionExits(RegisterEmitter):
         if self._shared:
             self.start("out")
             self._dispatch(self.let("phi i64 " + ", ".join(f"[ {pc}, %{label} ]" for label, pc in self._shared)))
-        for label, number, target in self._counted:
+        for label, number, inside in self._counted:
             self.start(label)
             self._count_with(number)
-            self.say(f"br label %b{target:x}")
+            self.say(f"br label %{inside}")
         for label, pc, reason, registers, counter in self._returns:
             self.start(label)
             self._count_with(counter)

@@ -45,7 +45,7 @@ class Walk:
 
     def go(self, choose: random.Random, steps: int, leave: float = 0.1) -> None:
         """Enter the region and leave it at the latest after ``steps`` blocks."""
-        placement, pc = self.placement, choose.choice(self.entries)
+        placement, pc, copy = self.placement, choose.choice(self.entries), 0
         for step in range(steps):
             if step and choose.random() < leave / 2:  # the budget is used up
                 self._count(placement.at_start(pc))
@@ -60,7 +60,8 @@ class Walk:
             before, pc = pc, choose.choice(following)
             if placement.pays_before_jump(before):
                 self._count(placement.at_exit(before))
-            self._count(placement.on_branch(before, pc))
+            copy = (copy + 1) % placement.copies(pc) if pc == before else 0
+            self._count(placement.on_branch(before, pc, copy))
         self._count(placement.at_exit(pc))
 
     def _count(self, counter: int | None) -> None:
@@ -77,11 +78,14 @@ class Walk:
         return {pc: n for pc, n in found.items() if n}
 
 
-def block_of(pc: int, successors: list[int]) -> Any:
+def block_of(pc: int, successors: list[int], n_instructions: int = 4) -> Any:
     """A block as far as `CounterPlacement` looks at it."""
     target = successors[0] if successors else None
     row = SimpleNamespace(mnemonic="beq" if len(successors) == 2 else "jal")
-    return SimpleNamespace(pc=pc, slow=False, transfers=True, target_pc=target, last=SimpleNamespace(row=row))
+    last = SimpleNamespace(row=row)
+    return SimpleNamespace(
+        pc=pc, slow=False, transfers=True, target_pc=target, last=last, instructions=n_instructions * [None]
+    )
 
 
 @settings(max_examples=300, deadline=None)
@@ -109,6 +113,20 @@ def test_a_loop_with_branches_is_counted_once_an_iteration() -> None:
     for way in ([16, 32, 48, 64, 16], [16, 32, 64, 16]):
         counted = [placement.on_branch(pc, to) for pc, to in itertools.pairwise(way)]
         assert sum(one is not None for one in counted) == 1
+
+
+def test_copies_of_a_short_loop_count_apart() -> None:
+    """An increment would wait for the last one of the same counter."""
+    successors = {16: [32], 32: [32, 48], 48: []}
+    loop = {n: {16: block_of(16, [32]), 32: block_of(32, [32, 48], n), 48: block_of(48, [])} for n in (3, 40)}
+    placement = CounterPlacement(loop[3], [16], successors, {})
+    n_copies = placement.copies(32)
+    assert n_copies > 2
+    numbers = [placement.on_branch(32, 32, copy) for copy in range(n_copies)]
+    assert len(set(numbers)) == n_copies
+    assert len({placement.sums[number] for number in numbers if number is not None}) == 1
+    assert CounterPlacement(loop[40], [16], successors, {}).copies(32) == 1
+    assert [placement.copies(pc) for pc in (16, 48)] == [1, 1]
 
 
 def test_a_debt_that_would_be_long_is_paid() -> None:

@@ -1,0 +1,193 @@
+"""The C library that is compiled in few processes is zig's own, section for section, and so are programs with it."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from elftools.elf.elffile import ELFFile
+
+from instrumenter.building import c_library, toolchain
+from instrumenter.building.c_library import is_usable, named_directly, sources_of
+from instrumenter.building.toolchain import HOST_TARGET, Toolchain
+from instrumenter.errors import ToolchainError
+
+SOURCE = """
+#include <math.h>
+#include <pthread.h>
+#include <regex.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+static void *same(void *p) { return p; }
+int main(int n, char **names) {
+    pthread_t thread;
+    regex_t pattern;
+    pthread_create(&thread, 0, same, names);
+    pthread_join(thread, 0);
+    regcomp(&pattern, "a*", 0);
+    printf("%f %zu\\n", sin(n) + pow(n, 2.5), strlen(getenv("HOME")));
+    return system("true");
+}
+"""
+_IN_FILES_ONLY = (".comment", ".debug", ".rela.debug", ".symtab", ".strtab", ".shstrtab", ".llvm_addrsig")
+
+
+def members(archive: Path) -> Iterator[tuple[str, bytes]]:
+    """Names and contents of the files in an archive, in order."""
+    data, at, names = archive.read_bytes(), 8, b""
+    while at < len(data):
+        name, size = data[at : at + 16].decode().strip(), int(data[at + 48 : at + 58])
+        content = data[at + 60 : at + 60 + size]
+        at += 60 + size + size % 2
+        if name == "//":
+            names = content
+        elif name != "/":
+            if name[1:].isdigit():
+                first = int(name[1:])
+                name = names[first : names.index(b"\n", first)].decode()
+            yield Path(name.rstrip("/")).name, content
+
+
+def sections(elf: bytes) -> dict[str, Any]:
+    """What is loaded of an ELF file, and the relocations of it, by section."""
+    found: dict[str, Any] = {}
+    for section in ELFFile(io.BytesIO(elf)).iter_sections():
+        name = section.name
+        if name.startswith(_IN_FILES_ONLY):
+            continue
+        facts = [section[key] for key in ("sh_type", "sh_flags", "sh_addr", "sh_size", "sh_addralign")]
+        symbols = name.startswith(".rela") or section["sh_type"] == "SHT_NOBITS"  # numbers of symbols may differ
+        found.setdefault(name, []).append((facts, b"" if symbols else section.data()))
+    return found
+
+
+@pytest.mark.slow
+def test_it_is_zigs_own(tmp_path: Path) -> None:
+    compiler = Toolchain()
+    (tmp_path / "a.c").write_text(SOURCE)
+    compiler.compile(tmp_path / "a.c", ["-O2"], tmp_path / "a.o")
+    ours = compiler.traced_link([tmp_path / "a.o"], ["-O2"], tmp_path / "ours")
+    # The driver for C++ takes zig's own, which is built with the C++ library for many other tests.
+    compiler.prepare("c++")
+    zigs = compiler.traced_link([tmp_path / "a.o"], ["-O2"], tmp_path / "zigs", "c++")
+    paths = [Path(next(word for word in words if word.endswith("libc.a"))) for words in (ours, zigs)]
+    assert "c-library" in str(paths[0])
+    assert "c-library" not in str(paths[1])
+    mine, other = map(list, map(members, paths))
+    assert [name for name, _ in mine] == [name for name, _ in other]
+    assert len(mine) > 1000
+    for (name, content), (_, expected) in zip(mine, other, strict=True):
+        assert sections(content) == sections(expected), name
+    starts = [Path(next(word for word in words if word.endswith("crt1.o"))).read_bytes() for words in (ours, zigs)]
+    assert sections(starts[0]) == sections(starts[1])
+
+
+@pytest.mark.slow
+def test_programs_are_those_with_zigs_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And so are the arguments for links in other orders."""
+    compiler = Toolchain()
+    compiler.prepare("c++")  # and zig's own C library
+    (tmp_path / "a.c").write_text(SOURCE)
+    compiler.compile(tmp_path / "a.c", ["-O2"], tmp_path / "a.o")
+    words = compiler.traced_link([tmp_path / "a.o"], ["-O2", "-lm", "-lpthread"], tmp_path / "ours")
+    monkeypatch.setattr(c_library, "is_usable", lambda arguments: False)
+    expected = compiler.traced_link([tmp_path / "a.o"], ["-O2", "-lm", "-lpthread"], tmp_path / "zigs")
+    assert sections((tmp_path / "ours").read_bytes()) == sections((tmp_path / "zigs").read_bytes())
+    assert [Path(word).name.replace("ours", "zigs") for word in words] == [Path(word).name for word in expected]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("-static -O2 a.o -lm", True),
+        ("-O2 -static -Wall -g -O3 a.o b.c -lpthread", True),
+        ("-O2 a.o", False),  # may be one that loads libraries
+        ("-static a.o", True),
+        ("-static -Os a.o", True),
+        ("-static -O2 -static-pie a.o", False),
+        ("-static -O2 -c a.c", False),
+        ("-static -O2 -march=rv64gcv a.o", False),
+        ("-static -O2 -flto a.o", False),
+        ("-static -O2 -fPIE a.o", False),
+        ("-static -O2 a.o -lstdc++", False),
+        ("-static -O2 -nostdlib a.o", False),
+    ],
+)
+def test_links_that_may_use_it(words: str, expected: bool) -> None:
+    assert is_usable(words.split()) is expected
+
+
+def test_what_is_empty_is_not_named_in_links_that_are_kept() -> None:
+    installed = (
+        "-static -o p /c/lib/crt1.o /c/lib/crti.o /c/lib/crtbegin.o -L/mine -L /c/lib a.o --start-group -lmine "
+        "--end-group --start-group -lm -lpthread -lc -ldl --end-group /z/libzigc.a /c/lib/crtend.o /c/lib/crtn.o"
+    )
+    direct = "-static -o p /c/lib/crt1.o -L/mine a.o --start-group -lmine --end-group /c/lib/libc.a /z/libzigc.a"
+    assert named_directly(installed.split()) == direct.split()
+    assert named_directly(direct.split()) == direct.split()
+    assert named_directly([]) == []
+
+
+def test_sources_for_the_machine_replace_general_ones(tmp_path: Path) -> None:
+    for name in ("src/exit/_Exit.c", "src/exit/exit.c", "src/math/fma.c", "src/math/riscv64/fma.c", "src/math/x/fma.c"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    found = [str(source.relative_to(tmp_path)) for source in sources_of(tmp_path, "riscv64")]
+    assert found == ["src/exit/exit.c", "src/exit/_Exit.c", "src/math/riscv64/fma.c"]
+
+
+def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Toolchain, list[str]]:
+    """A toolchain without a library, and what is made of it: by zig, or by us."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    made: list[str] = []
+
+    def let_zig(self: Toolchain, cplusplus: bool) -> bool:
+        made.append("zig, with C++" if cplusplus else "zig")
+        return True
+
+    def make(zig: str, target: str, folder: Path, *_: object) -> None:
+        made.append(target)
+        folder.mkdir(parents=True)
+        c_library.description(folder).touch()
+
+    monkeypatch.setattr(Toolchain, "_let_zig_make_libraries", let_zig)
+    monkeypatch.setattr(c_library, "make", make)
+    return Toolchain(), made
+
+
+def test_it_is_made_once_for_each_target_and_not_for_cplusplus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    guest, made = fresh(tmp_path, monkeypatch)
+    for compiler in (guest, Toolchain(HOST_TARGET), Toolchain(None)):
+        compiler.prepare()
+        compiler.prepare()
+        compiler.prepare("c++")
+    assert made == [guest.target, "zig, with C++", HOST_TARGET, "zig, with C++", "zig", "zig, with C++"]
+
+
+@pytest.mark.parametrize("error", [ToolchainError("another version"), OSError("full"), ValueError("no such word")])
+def test_zig_makes_it_when_it_cannot_be_made(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    guest, made = fresh(tmp_path, monkeypatch)
+
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(c_library, "make", fail)
+    guest.prepare()
+    assert made == ["zig"]
+
+
+def test_a_compiler_that_answers_otherwise_is_found_out(tmp_path: Path) -> None:
+    (tmp_path / "lib/libc/musl/src/exit").mkdir(parents=True)
+    zig = tmp_path / "zig"
+    zig.write_text("#!/bin/sh\necho changed >&2\n")
+    zig.chmod(0o755)
+    with pytest.raises(ToolchainError, match="zig does not tell how it compiles: got 'changed"):
+        c_library.make(str(zig), "riscv64-linux-musl", tmp_path / "made", {}, ())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["lib", "zig"]
+    assert toolchain.GUEST_TARGET == "riscv64-linux-musl"
