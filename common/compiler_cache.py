@@ -34,6 +34,7 @@ LOCAL, GLOBAL, READY = "local", "global", "ready-"
 _RUNS, _LIBRARIES = "lock", "libraries.lock"
 _SIZES = "sizes"  # of both folders, in bytes; its time of modification says when they were found
 _FOUND_AGAIN_SECONDS = 24 * 3600
+_ABANDONED_SECONDS = 3600  # a C library takes no process so long
 _looked_at: set[Path] = set()
 
 
@@ -110,7 +111,7 @@ def _sizes(folder: Path) -> tuple[int, int]:
         if found is not None and 0 <= time.time() - (folder / _SIZES).stat().st_mtime < _FOUND_AGAIN_SECONDS:
             return found
         os.utime(folder / _SIZES)  # so that other processes do not look at the same time
-    for left in left_by_killed_processes(folder):
+    for left in left_by_killed_processes(folder, _ABANDONED_SECONDS):
         remove_tree(left)
     local_bytes, global_bytes = (disk_usage(folder / name).n_bytes for name in (LOCAL, GLOBAL))
     _write_sizes(folder, local_bytes, global_bytes)

@@ -80,13 +80,14 @@ def named_directly(words: Sequence[str]) -> list[str]:
 
 
 def make(zig: str, target: str, folder: Path, environment: Mapping[str, str], lock: Sequence[int]) -> None:
-    """Compile the library for ``target`` into ``folder``, on all processors. ``zig``: the compiler's program;
-    ``environment``: in which it runs; ``lock``: descriptors that it inherits.
+    """Compile the library for ``target`` into ``folder``, in one of the folders of the compiler's cache, on all
+    processors. ``zig``: the compiler's program; ``environment``: in which it runs; ``lock``: descriptors that it
+    inherits.
 
     Raises `ToolchainError` or `OSError` when something about this compiler is not as it is known here.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with workspace(folder.parent) as made:
+    with workspace(folder.parents[1]) as made:  # where `common.compiler_cache` finds what a killed process left
         _Maker(zig, target, made, environment, lock).make(folder)
         move_directory(made, folder, lambda place: description(place).is_file())
 
@@ -111,11 +112,10 @@ class _Maker:
         sources = sources_of(self._work, machine)
         driver = {suffix: self._driver_words(suffix) for suffix in (".c", ".s", ".S")}
         start = self._work / "crt" / f"{_START}.c"
-        by_level: dict[str, list[Path]] = {}
+        by_level: dict[str, list[Path]] = {"-O3": [], "-Os": []}
         for source in sources:
-            by_level.setdefault("-O3" if source.relative_to(self._work).parts[1] in _FASTER else "-Os", []).append(
-                source
-            )
+            is_faster = source.relative_to(self._work).parts[1] in _FASTER
+            by_level["-O3" if is_faster else "-Os"].append(source)
         calls = [self._call([*driver[".c"], "-fno-stack-protector", "-DCRT", "-Os"], start, [start])]
         for level, group in by_level.items():
             in_c = [source for source in group if source.suffix == ".c"]
@@ -128,8 +128,12 @@ class _Maker:
         n_processors = os.cpu_count() or 1
         with ThreadPoolExecutor(n_processors) as pool:
             others = pool.submit(self._make_other_libraries, n_processors)
-            list(pool.map(self._clang, calls))
-            others.result()
+            try:
+                list(pool.map(self._clang, calls))
+                others.result()
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)  # Ctrl-C: only what runs comes to its end
+                raise
         self._gather(sources, driver[".s"])
         self._copy_headers(machine)
         shutil.rmtree(self._work)
@@ -197,11 +201,11 @@ class _Maker:
         kept: list[str] = []
         for word in words:
             if word == "-isystem":
-                headers = next(words)
+                headers = next(words, "")
                 if Path(headers).parent.name != "include":  # of the C library
                     kept += [word, headers]
             elif word in ("-MF", "-o", "--serialize-diagnostics"):
-                next(words)
+                next(words, "")
             elif word not in (probe.name, "-MD", "-MV", "-c", "-fbuiltin"):
                 kept.append(word)
         includes = [self._musl / "arch" / self._target.partition("-")[0], self._musl / "arch" / "generic"]
@@ -220,7 +224,7 @@ class _Maker:
         kept: list[str] = []
         for word in words:
             if word in _OF_ONE_FILE:
-                next(words)
+                next(words, "")
             elif word not in _UNWANTED:
                 kept.append(word)
         if kept[:1] != ["-cc1"] or kept[-1:] != [str(example)]:

@@ -79,6 +79,15 @@ def test_sizes_are_found_once_a_day(folder: Path, monkeypatch: pytest.MonkeyPatc
     assert there(folder) == ALL
 
 
+def test_what_a_killed_process_was_making_goes(folder: Path) -> None:
+    for name, hours in ((".making-0123456789abcdef", 2), (".making-fedcba9876543210", 0)):
+        (folder / name / "work").mkdir(parents=True)
+        before = time.time() - 3600 * hours
+        os.utime(folder / name, (before, before))
+    bound_anew(folder)
+    assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == [".making-fedcba9876543210"]
+
+
 @pytest.mark.parametrize("text", ["", "rubbish", "1 2 3"])
 def test_damaged_sizes_are_found_anew(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(LIMIT_VARIABLE, "400k")
