@@ -125,8 +125,11 @@ def _script(generated: Generated, flags: list[str], toolchain: Toolchain) -> str
 
 
 def _report(spec: InstrumentSpec, generated: Generated, out: Path) -> None:
+    from instrumenter.building.openmp import is_notice
+
     for warning in generated.warnings:
-        click.echo(f"warning: {warning}", err=True)
+        if not is_notice(warning):  # which the preprocessor has told
+            click.echo(f"warning: {warning}", err=True)
     for name, count in generated.sites.items():
         click.echo(f"{name}: {spec.metrics[name].describe()}, at {count} place{'s' if count != 1 else ''}")
     click.echo(f"written to {out}")

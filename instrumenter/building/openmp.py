@@ -8,7 +8,7 @@ find the routines of a program with one thread in `HEADERS`, after all directori
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,16 @@ CMAKE_VARIABLES = "".join(
 def without(flags: Iterable[str]) -> list[str]:
     """``flags`` without those that turn OpenMP on, and without its library."""
     return [flag for flag in flags if not LEFT_OUT.fullmatch(flag) and flag not in _LIBRARY_FLAGS]
+
+
+def notices_about_flags(flags: Sequence[str], machine: str) -> list[str]:
+    """A sentence for the user if ``flags`` of a program turn OpenMP on, which is left out."""
+    return [NOTICE.format(machine=machine)] if without(flags) != list(flags) else []
+
+
+def is_notice(text: str) -> bool:
+    """Whether a warning about a build is a sentence of this part."""
+    return text.startswith(NOTICE.partition("{")[0])
 
 
 def openmp_notices(entries: Iterable[Mapping[str, Any]], machine: str) -> list[str]:

@@ -18,6 +18,7 @@ from common.atomic_files import move_directory, workspace
 from common.file_cache import cache_directory
 from common.source_digest import source_digest
 from common.suggestions import nearest
+from instrumenter.building import openmp
 from instrumenter.building.code_size import code_size
 from instrumenter.building.relink import (
     PADDING,
@@ -33,6 +34,7 @@ from instrumenter.building.toolchain import (
     Toolchain,
     compiler_name_for,
     compiler_version,
+    machine_of,
     without_preprocessor_flags,
 )
 from instrumenter.errors import SourceError, SpecError
@@ -125,8 +127,9 @@ class Build:
     ``counters``: location of each metric's counter; ``sites``: number of its sites in the source; ``places``: by
     metric, ``file:line`` to the number of its sites there;
     ``text_bytes``, ``static_instructions``: see `code_size`; the C library is included;
-    ``warnings``: events that the counters may miss; ``relinkable``: `instrumenter.building.relink.relinked` can link it
-    in other orders; ``seconds``: time that it took to build, nan if unknown.
+    ``warnings``: events that the counters may miss, and that OpenMP is left out;
+    ``relinkable``: `instrumenter.building.relink.relinked` can link it in other orders;
+    ``seconds``: time that it took to build, nan if unknown.
     """
 
     elf_path: Path
@@ -175,7 +178,8 @@ def generate(
     }
     if metrics:
         files["measure_counters.c"] = layout.definition()
-    warnings = dict.fromkeys(warning for result in results.values() for warning in result.events.warnings)
+    warnings = dict.fromkeys(openmp.notices_about_flags(flags, machine_of(target)))
+    warnings |= dict.fromkeys(warning for result in results.values() for warning in result.events.warnings)
     places: dict[str, dict[str, int]] = {metric: {} for metric in metrics}
     for metric, result in product(metrics, results.values()):
         add_places(places[metric], result.places(metric))

@@ -345,9 +345,11 @@ class _Tree:
     def check_counts(
         self, spec: WrapperSpec, program: Path
     ) -> tuple[dict[str, int], dict[str, dict[str, int]], list[str]]:
-        """Sites and places of each metric in the program, and events that counters may miss. Raises `SpecError`."""
+        """Sites and places of each metric in the program, events that counters may miss, and that OpenMP is left out.
+        Raises `SpecError`."""
+        notices = openmp_notices(read_listing(self._listing), machine_of(spec.target))
         if not spec.metrics:
-            return {}, {}, []
+            return {}, {}, notices
         units = [each for each in read_listing(self._listing) if each["kind"] == "unit"]
         # Programs with which a configure script tried the compiler do not exist any more.
         units = [each for each in units if (Path(each["directory"]) / each["source"]).is_file()]
@@ -371,7 +373,7 @@ class _Tree:
                 f"'{self.project.binary}' has no symbol {SYMBOL}: the build strips it; leave out strip and `install -s`"
             )
         warnings = [warning for each in units if each["instrumented"] for warning in each["warnings"]]
-        return sites, places, list(dict.fromkeys([*warnings, *left_out]))
+        return sites, places, list(dict.fromkeys([*notices, *warnings, *left_out]))
 
     def _explain(
         self, metric: str, spec: MetricSpec, units: list[dict[str, Any]], left_out: list[str], target: str

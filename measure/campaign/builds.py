@@ -37,7 +37,7 @@ SHIFTED_LAYOUTS = 16  # of a program that cannot be linked anew for each run
 
 @dataclass(frozen=True)
 class BuildFacts:
-    """Facts about a built program for the report. ``warnings``: events that its counters may miss."""
+    """Facts about a built program for the report. ``warnings``: as of `Build`."""
 
     key: str
     static_instructions: int

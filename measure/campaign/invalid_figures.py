@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from instrumenter.building.openmp import is_notice
 from measure.campaign.controls import Controls
 from measure.campaign.executor import Outcome
 from measure.campaign.plan import Plan
@@ -14,6 +15,7 @@ def invalid_figures(plan: Plan, outcome: Outcome, controls: Controls | None) -> 
     if plan.campaign.host is not None:
         sentences += forks(outcome.runs)
         sentences += multiplexed(outcome.runs)
-    missed = {warning: None for layouts in plan.builds.values() for warning in layouts[0].warnings}
-    sentences += [f"A counter may miss events: {warning}" for warning in missed]
+    told = {warning: None for layouts in plan.builds.values() for warning in layouts[0].warnings}
+    sentences += [f"{warning}." for warning in told if is_notice(warning)]
+    sentences += [f"A counter may miss events: {warning}" for warning in told if not is_notice(warning)]
     return (*sentences, *(controls.failures if controls else ()))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from instrumenter.building.openmp import ENTRY, HEADERS, NOTICE, openmp_notices, without
-from instrumenter.building.program_build import generator_digest
+from instrumenter.building.program_build import build_program, generator_digest
 from instrumenter.building.project import Project, ProjectRecipe, linked_programs
 from instrumenter.building.toolchain import HOST_TARGET
 from instrumenter.errors import SourceError
@@ -107,8 +107,16 @@ def test_a_program_runs_on_one_thread_with_and_without_counters(directory: Path,
     assert said == [f"Building the project by its own command: {command}", *([TOLD] if wants else [])]
     counted = recipe.build({"parts": MetricSpec(event="entry", function="part")}, notify=said.append)
     assert counted.sites == {"parts": 1}
+    assert counted.warnings == recipe.build({}).warnings == ((TOLD,) if wants else ())
     assert output_of(counted.elf_path) == OUTPUT
     assert said.count(TOLD) == wants
+
+
+@pytest.mark.parametrize("flags", [["-O1", "-fopenmp"], ["-O1", "-lgomp"], ["-O1"]])
+def test_a_build_of_sources_says_that_openmp_is_left_out(directory: Path, flags: list[str]) -> None:
+    build = build_program([directory / "app.c"], flags, {"parts": MetricSpec(event="entry", function="part")})
+    assert build.warnings == ((TOLD,) if len(flags) > 1 else ())
+    assert output_of(build.elf_path) == OUTPUT
 
 
 def test_a_program_for_this_machine_runs_on_one_thread_too(directory: Path) -> None:

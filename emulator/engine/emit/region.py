@@ -120,7 +120,8 @@ class RegionEmitter(InlineCallEmitter):
 
     def _constant(self, name: str) -> str:
         """The symbol ``name`` of a number."""
-        self._constants.append(f"@{name} = external dso_local global i8, !absolute_symbol !{{i64 0, i64 2147483648}}\n")
+        text = f"@{name} = external dso_local global i8, !absolute_symbol !{{i64 0, i64 2147483648}}\n"
+        self._constants[text] = None  # copies of a block have the same
         return f"@{name}"
 
     def _mark_accesses(self, first_line: int) -> None:

@@ -41,7 +41,7 @@ class RegionExits(RegisterEmitter):
         self.blocks = blocks
         self._dataflow = dataflow
         self._indirect_targets = indirect_targets
-        self._constants: list[str] = []  # globals of the module
+        self._constants: dict[str, None] = {}  # globals of the module, in order
         self._target: V = None  # of the control transfer that ends the block; None for none
         self._condition: V = None  # under which control goes there; None for always
         self._faults: list[tuple[str, V, int, int]] = []  # label of the check, address, pc, pc of the block
@@ -153,7 +153,7 @@ class RegionExits(RegisterEmitter):
         if indirect_targets:
             other = self.fresh_label("other")
             labels = [self._inside(block, pc) for pc in indirect_targets]
-            self._constants.append(branch_to(self, target, indirect_targets, labels, other))
+            self._constants[branch_to(self, target, indirect_targets, labels, other)] = None
             self.start(other)
         bad = self.let(f"icmp ugt i64 {target}, {ADDRESS_LIMIT}")
         good = self.fresh_label("good")
