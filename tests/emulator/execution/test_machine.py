@@ -7,6 +7,7 @@ import hashlib
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -259,6 +260,53 @@ def test_counts_are_those_of_the_record(mixture: Path, hot: dict[str, int]) -> N
         counted = BlockCounter()
         counted.executions = machine.block_counts.copy()
         assert counted.executions_by_pc(machine.facts) == by_pc
+
+
+SHORT_LOOPS = """
+#include <stdlib.h>
+unsigned char from[700], to[700];
+int main(int n, char **arguments) {
+    int rounds = atoi(arguments[1]), found = 0;
+    for (int round = 0; round < rounds; round++) {
+        for (int i = 0; i < 600 + round % 7; i++) to[i] = from[i] + i;
+        const unsigned char *at = to;
+        while (*at != 99) at++;
+        found += at - to;
+        for (unsigned bits = round; bits; bits &= bits - 1) found++;
+    }
+    return found & 63;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "selection",
+    [
+        TraceSelection(counts=True),
+        TraceSelection(counts=True, blocks=True),
+        replace(FULL_RECORD, counts=True),
+        TraceSelection(counts=True, line_bits=6),
+        TraceSelection(counts=True, exact_faults=True),
+    ],
+    ids=["alone", "blocks", "record", "lines", "faults"],
+)
+def test_short_loops_are_counted_with_whatever_else_is_selected(selection: TraceSelection, tmp_path: Path) -> None:
+    """Regions have copies of them."""
+    (tmp_path / "loops.c").write_text(SHORT_LOOPS)
+    program = build_program([tmp_path / "loops.c"], ["-O2", "-fno-vectorize", "-fno-unroll-loops"]).elf_path
+    expected = executions(program, TraceSelection(counts=True), engine="oracle")
+    assert max(expected.values()) > 20_000
+    assert executions(program, selection, background=False, optimise_executions=500) == expected
+
+
+def executions(program: Path, selection: TraceSelection, **options: Any) -> dict[int, int]:
+    """Executions of each block, by pc, of a program that is run for 40 rounds."""
+    with Machine(program, ["40"], **options) as machine:
+        machine.observe(selection)
+        machine.run()
+        counted = BlockCounter()
+        counted.executions = machine.block_counts.copy()
+        return counted.executions_by_pc(machine.facts)
 
 
 def test_intervals_end_at_the_same_instruction_in_every_tier(mixture: Path) -> None:
