@@ -7,6 +7,13 @@ from pathlib import Path
 import pytest
 
 from common.file_cache import cache_directory
+from instrumenter.building.toolchain import Toolchain
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _c_library() -> None:
+    """Build the C library first: the test that does would get a message more than it expects."""
+    Toolchain().prepare()
 
 
 @pytest.fixture
