@@ -472,7 +472,7 @@ SUMMARY_JSON_SCHEMA: dict[str, Any] = {
         "invalidating": {
             "type": "array",
             "description": "What makes figures or verdicts wrong: events that no record has, counts that are too low, "
-            "controls that failed; to be read before everything else",
+            "OpenMP that was left out, controls that failed; to be read before everything else",
             "items": {"type": "string"},
         },
         "findings": {

@@ -10,7 +10,8 @@ from measure.host.disturbances import forks, multiplexed
 
 
 def invalid_figures(plan: Plan, outcome: Outcome, controls: Controls | None) -> tuple[str, ...]:
-    """Sentences, the gravest first: events that no record has, counts that are too low, and controls that failed."""
+    """Sentences, the gravest first: events that no record has, OpenMP that was left out, counts that are too low, and
+    controls that failed."""
     sentences: list[str] = []
     if plan.campaign.host is not None:
         sentences += forks(outcome.runs)
