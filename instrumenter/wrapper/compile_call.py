@@ -21,6 +21,7 @@ from common import compiler_cache
 from common.atomic_files import move_file, workspace
 from common.file_cache import cache_directory
 from common.source_digest import source_digest
+from instrumenter.building.openmp import NOTICE
 from instrumenter.building.program_build import (
     NULL_CONTROL_SOURCE,
     RUNTIME,
@@ -36,13 +37,14 @@ from instrumenter.building.toolchain import (
     Toolchain,
     compiler_version,
     linker_arguments,
+    machine_of,
     without_preprocessor_flags,
 )
 from instrumenter.errors import SourceError, SpecError
 from instrumenter.rewrite.rewriter import rewrite
 from instrumenter.wrapper.arguments import CommandLine, Kind, Token
 from instrumenter.wrapper.environment_spec import WrapperSpec, sites_note
-from instrumenter.wrapper.listing import write_entry
+from instrumenter.wrapper.listing import LOG_VARIABLE, write_entry
 from instrumenter.wrapper.plain_compile import input_words, is_cplusplus_source, preprocessor_words, root_flags
 
 _ENDINGS = {"compile": ".o", "assembly": ".s", "check": ".o"}
@@ -256,6 +258,9 @@ class Wrapper:
             # systems give -O only when they compile.
             inputs = [*inputs, "-O2"]
         self.toolchain.prepare(self.driver)
+        if self.line.without_openmp and self.listed and not os.environ.get(LOG_VARIABLE):
+            # For a whole build, which has a listing, it is told once, at the end.
+            self.toolchain.notify(NOTICE.format(machine=machine_of(self.toolchain.target)))
         if self.keep_link_in is not None:
             return self._link_and_keep([*first, *inputs, *last, *static], place)
         status = self._call([*ALWAYS, *first, *inputs, *last, *static, "-o", str(made)], names)

@@ -15,10 +15,11 @@ import pytest
 
 from emulator.linux.vfs.files import VirtualFiles
 from emulator.machine import Machine
+from instrumenter.building.openmp import NOTICE
 from instrumenter.building.project_tree import build_environment, write_compilers
 from instrumenter.rewrite.counter_layout import SYMBOL
 from instrumenter.wrapper.environment_spec import read_sites
-from instrumenter.wrapper.listing import read_listing
+from instrumenter.wrapper.listing import LOG_VARIABLE, read_listing
 
 MAIN = """\
 #include <stdio.h>
@@ -278,6 +279,15 @@ def test_many_at_once_keep_their_listing_whole(cc: Compilers) -> None:
     assert [process.wait(timeout=60) for process in running] == [0] * 6
     assert len(cc.listing()) == 6
     assert len({(cc.folder / f"{n}.o").read_bytes() for n in range(6)}) == 1
+
+
+def test_openmp_that_is_left_out_is_told_where_a_program_is_linked(cc: Compilers) -> None:
+    told = f"instrument-cc: {NOTICE.format(machine='the emulated machine')}\n"
+    assert cc("-fopenmp", "-c", "f.c").stderr == ""
+    assert cc("-fopenmp", "f.o", "main.c", "-o", "program").stderr == told
+    assert cc("f.o", "main.c", "-o", "program").stderr == ""
+    cc.own = {**cc.own, LOG_VARIABLE: str(cc.folder / "listing")}  # a build tells it at its end
+    assert cc("-fopenmp", "f.o", "main.c", "-o", "program").stderr == ""
 
 
 def test_ended_by_make_it_leaves_nothing(cc: Compilers) -> None:
