@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from common.atomic_files import move_directory, move_file, workspace
+from common.atomic_files import move_directory, move_file, remove_tree, workspace
 from instrumenter.errors import ToolchainError
 
 VARIABLE = "ZIG_LIBC"
@@ -184,14 +184,17 @@ class _Maker:
     # --- command lines
     def _driver_words(self, suffix: str) -> list[str]:
         """clang's arguments with which zig compiles a source of the library whose name ends in ``suffix``."""
+        # zig does not quote: with a cache in this directory the command line has no spaces of its path.
+        own_cache = dict.fromkeys(("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR"), "probe.cache")
         probe = self._made / f"probe{suffix}"
         probe.touch()
         try:
             said = self._run(
                 ["build-obj", "-target", self._target, "-O", "ReleaseFast", "-static", "-lc", *_MODULE_FLAGS,
-                 "--verbose-cc", probe.name, "-femit-bin=probe.o"], self._made,
+                 "--verbose-cc", probe.name, "-femit-bin=probe.o"], self._made, own_cache,
             )  # fmt: skip
         finally:
+            remove_tree(self._made / "probe.cache")
             for left in self._made.glob("probe.*"):
                 left.unlink()
         lines = [line for line in said.splitlines() if f" {probe.name} " in line and " clang " in line]

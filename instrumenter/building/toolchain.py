@@ -259,8 +259,11 @@ class Toolchain:
 
     @property
     def _library(self) -> Path:
-        """The folder of the C library that is not zig's own; beside zig's, with which it is removed."""
-        return self.cache / compiler_cache.GLOBAL / f"c-library-{compiler_version()}-{self.target}"
+        """The folder of the C library that is not zig's own; beside zig's, with which it is removed.
+
+        Its path without links: the library's description names it, and a link may be gone tomorrow.
+        """
+        return self.cache.resolve() / compiler_cache.GLOBAL / f"c-library-{compiler_version()}-{self.target}"
 
     def link_arguments(self, inputs: Sequence[str], flags: Sequence[str], output: str) -> list[str]:
         """The compiler's arguments that link a program for this target."""

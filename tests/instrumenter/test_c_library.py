@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -180,6 +181,26 @@ def test_zig_makes_it_when_it_cannot_be_made(
     monkeypatch.setattr(c_library, "make", fail)
     guest.prepare()
     assert made == ["zig"]
+
+
+def test_a_space_in_the_path_of_the_cache_is_no_obstacle(tmp_path: Path) -> None:
+    """The compiler prints its command line without quotes."""
+    found = []
+    for name in ("a b", "ab"):
+        (tmp_path / name).mkdir()
+        maker = c_library._Maker(toolchain._executable(), toolchain.GUEST_TARGET, tmp_path / name, os.environ, ())
+        found.append([word.replace("a b", "ab") for word in maker._driver_words(".c")])
+        assert list((tmp_path / name).iterdir()) == []
+    assert found[0] == found[1]
+    assert "-nostdinc" in found[0]
+
+
+def test_the_library_is_known_by_a_path_without_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its description names it, and the link may be gone tomorrow."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "link"))
+    assert Toolchain()._library.is_relative_to((tmp_path / "real").resolve())
 
 
 def test_a_compiler_that_answers_otherwise_is_found_out(tmp_path: Path) -> None:
