@@ -70,8 +70,8 @@ def workspace(folder: Path | None, prefix: str = WORKSPACE) -> Iterator[Path]:
         import tempfile  # not at the top: few commands need it, and it takes 5 ms of each start
 
         folder = Path(tempfile.gettempdir())
-    # The name comes first, and is free for sure, so that a signal that ends the process while the directory is made
-    # finds it to be removed.
+    # The name comes first, so that a directory is removed also if a signal ends the process while it is made. Of 64
+    # random bits it is no other process's.
     made = folder.absolute() / f"{prefix}{os.urandom(8).hex()}"
     try:
         os.mkdir(made, 0o700)

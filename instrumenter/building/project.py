@@ -347,10 +347,11 @@ class _Tree:
     ) -> tuple[dict[str, int], dict[str, dict[str, int]], list[str]]:
         """Sites and places of each metric in the program, events that counters may miss, and that OpenMP is left out.
         Raises `SpecError`."""
-        notices = openmp_notices(read_listing(self._listing), machine_of(spec.target))
+        entries = read_listing(self._listing)
+        notices = openmp_notices(entries, machine_of(spec.target))
         if not spec.metrics:
             return {}, {}, notices
-        units = [each for each in read_listing(self._listing) if each["kind"] == "unit"]
+        units = [each for each in entries if each["kind"] == "unit"]
         # Programs with which a configure script tried the compiler do not exist any more.
         units = [each for each in units if (Path(each["directory"]) / each["source"]).is_file()]
         for each in units:

@@ -128,9 +128,10 @@ class Toolchain:
         compiler_cache.bound(self.cache)
         with compiler_cache.running(self.cache) as lock:
             environment = self.environment()
-            library = c_library.description(self._library)
-            if self.target and driver == "cc" and c_library.is_usable(arguments) and library.is_file():
-                environment[c_library.VARIABLE] = str(library)
+            if self.target and driver == "cc" and c_library.is_usable(arguments):
+                library = c_library.description(self._library)
+                if library.is_file():
+                    environment[c_library.VARIABLE] = str(library)
             return self._run(self.command(arguments, driver), directory, arguments, reads_input, lock, environment)
 
     def become(self, command: Sequence[str]) -> NoReturn:
