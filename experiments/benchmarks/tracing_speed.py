@@ -1,6 +1,10 @@
 """What watching a program costs: analyzers over no analyzer, side by side in one run, and the bars for it.
 
     python -m experiments.benchmarks.tracing_speed [--size large] [--repeats 3] [--qemu-plugins DIR] [--out results.md]
+    python -m experiments.benchmarks.tracing_speed --programs held-out
+
+``--programs held-out``: the five programs that `process_speed` keeps aside, on which no engine was tuned, with its
+inputs of 0.5 to 1.6 G instructions (``--size`` is not for them).
 
 Each program's figures are kept as they are measured: the same call goes on where one was stopped, --anew begins again.
 
@@ -23,6 +27,7 @@ kernels for a short run of the same; the best of several rounds, and each round 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 import os
@@ -31,6 +36,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -45,6 +51,7 @@ from emulator.analyzers.vectors import BlockVectors
 from emulator.kernels.numba_jit import numba_kernel
 from emulator.linux.vfs.files import VirtualFiles
 from emulator.machine import Machine
+from experiments.benchmarks import process_speed
 from experiments.benchmarks.emulation_speed import PROGRAMS, ROOT, build, geometric_mean
 from experiments.benchmarks.host import described, qemu
 from experiments.benchmarks.journal import Journal
@@ -56,6 +63,10 @@ MOST = {"counting": 1.05, "bbv": 1.1, "sum": 4.0, "functions": 20.0}
 LEAST_CACHE_SPEED = 100e6
 RARE_EVENTS = 2000
 INTERVAL = 10_000_000
+# Held-out program: arguments for a short run.
+HELD_OUT = {
+    "lua": ["-", "1"], "sqlite": ["200"], "picosat": ["30", "9"], "zopfli": ["500"], "brotli": ["500", "10"],
+}  # fmt: skip
 Results = dict[str, dict[str, dict[str, float]]]  # program, way: what was told
 
 
@@ -124,9 +135,33 @@ class Rare(Analyzer):
         self.events += context.pc == 0
 
 
-def rare_place(program: str, size: str) -> int:
+@dataclass(frozen=True)
+class Guest:
+    """A program with what it is measured with, and with shorter work that loads all kernels."""
+
+    program: str
+    arguments: list[str]
+    short_arguments: list[str]
+    stdin: str | None = None  # a file
+
+    def machine(self, arguments: list[str]) -> Machine:
+        stdin = Path(self.stdin).read_bytes() if self.stdin is not None else b""
+        return Machine(self.program, arguments, files=VirtualFiles(stdin=stdin), keep_translations=True)
+
+
+def guest_of(name: str, size: str, folder: Path) -> Guest:
+    """The program ``name``, built in ``folder``."""
+    if name in PROGRAMS:
+        return Guest(str(build(name, folder)[1]), [size], ["tiny"])
+    program, stdin = process_speed.build(name, folder)
+    return Guest(
+        str(program), process_speed.SETS["held out"][name], HELD_OUT[name], str(stdin) if stdin is not None else None
+    )
+
+
+def rare_place(guest: Guest) -> int:
     """The beginning of the block that is executed about as often as wanted."""
-    with Machine(program, [size], files=VirtualFiles(), keep_translations=True) as machine:
+    with guest.machine(guest.arguments) as machine:
         session = Session(machine, [Counting()])
         session.run()
         counts = session.block_counts()
@@ -148,9 +183,9 @@ def analyzers_of(way: str, rare_pc: int) -> list[Any]:
     return [{"counting": Counting, "sum": Sum, "columns": Columns, "functions": Functions}[way]()]
 
 
-def run(way: str, program: str, size: str, rare_pc: int) -> dict[str, float]:
+def run(way: str, guest: Guest, arguments: list[str], rare_pc: int) -> dict[str, float]:
     """One run: ``seconds``, ``instructions``, and ``events`` of rare ones."""
-    with Machine(program, [size], files=VirtualFiles(), keep_translations=True) as machine:
+    with guest.machine(arguments) as machine:
         watching = analyzers_of(way, rare_pc)
         session = Session(machine, watching)
         start = time.perf_counter()
@@ -168,8 +203,8 @@ def run(way: str, program: str, size: str, rare_pc: int) -> dict[str, float]:
 
 def measure(name: str, size: str, repeats: int, ways: Sequence[str], plugins: Path | None, folder: Path) -> Any:
     """The best of every way, by its name."""
-    _, guest = build(name, folder)
-    rare_pc = rare_place(str(guest), size) if "rare" in ways else 0
+    guest = guest_of(name, size, folder)
+    rare_pc = rare_place(guest) if "rare" in ways else 0
     found: dict[str, dict[str, float]] = {}
     for round_ in range(-1, repeats):  # the first one leaves translations, and is not counted
         for way in ways:
@@ -179,10 +214,10 @@ def measure(name: str, size: str, repeats: int, ways: Sequence[str], plugins: Pa
                 "experiments.benchmarks.tracing_speed",
                 "--run",
                 way,
-                str(guest),
-                size,
+                json.dumps(asdict(guest)),
+                str(rare_pc),
             ]
-            told = json.loads(_output([*command, str(rare_pc)], folder / "cache"))
+            told = json.loads(_output(command, folder / "cache"))
             if round_ >= 0 and told["seconds"] < found.get(way, {"seconds": math.inf})["seconds"]:
                 found[way] = told
         library = plugins / "libcache.so" if plugins is not None else None
@@ -190,17 +225,29 @@ def measure(name: str, size: str, repeats: int, ways: Sequence[str], plugins: Pa
         if round_ >= 0 and library is not None and library.is_file() and emulator is not None:
             start = time.perf_counter()
             _output(
-                [emulator, "-plugin", f"{library},l2=on", "-d", "plugin", "-D", os.devnull, str(guest), size],
+                [
+                    emulator,
+                    "-plugin",
+                    f"{library},l2=on",
+                    "-d",
+                    "plugin",
+                    "-D",
+                    os.devnull,
+                    guest.program,
+                    *guest.arguments,
+                ],
                 folder,
+                guest.stdin,
             )
             told = {"seconds": time.perf_counter() - start, "instructions": found["untraced"]["instructions"]}
             found["QEMU's caches"] = min(told, found.get("QEMU's caches", told), key=lambda one: one["seconds"])
     return found
 
 
-def _output(command: list[str], cache: Path) -> bytes:
+def _output(command: list[str], cache: Path, stdin: str | None = None) -> bytes:
     environment = {**os.environ, "XDG_CACHE_HOME": str(cache), "PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True).stdout
+    with open(stdin or os.devnull, "rb") as given:
+        return subprocess.run(command, env=environment, stdin=given, stdout=subprocess.PIPE, check=True).stdout
 
 
 def table(results: Results) -> Iterator[str]:
@@ -240,26 +287,32 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--size", default="large", help="size argument of the workloads (default: large)")
     parser.add_argument("--repeats", type=int, default=3, help="rounds; the best counts (default: 3)")
-    parser.add_argument("--programs", nargs="+", choices=PROGRAMS, default=list(PROGRAMS))
+    parser.add_argument(
+        "--programs", nargs="+", choices=(*PROGRAMS, *HELD_OUT, "held-out"), default=list(PROGRAMS), metavar="NAME",
+        help=f"{', '.join(PROGRAMS)} (default), or {', '.join(HELD_OUT)} (held-out: all of these)",
+    )  # fmt: skip
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
     parser.add_argument("--qemu-plugins", type=Path, metavar="DIR", help="where QEMU's libcache.so is")
     parser.add_argument("--out", type=Path, help="write the table as Markdown, too")
     parser.add_argument("--anew", action="store_true", help="measure again what an earlier call measured")
-    parser.add_argument("--run", nargs=4, metavar=("WAY", "GUEST", "SIZE", "PC"), help=argparse.SUPPRESS)
+    parser.add_argument("--run", nargs=3, metavar=("WAY", "GUEST", "PC"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.run:
-        way, guest, size, pc = options.run
-        run(way, guest, "tiny", int(pc))
-        print(json.dumps(run(way, guest, size, int(pc))))
+        way, described_guest, pc = options.run
+        guest = Guest(**json.loads(described_guest))
+        run(way, guest, guest.short_arguments, int(pc))
+        print(json.dumps(run(way, guest, guest.arguments, int(pc))))
         return
     ways = list(dict.fromkeys(("untraced", *options.ways)))
+    chosen = [[*HELD_OUT] if name == "held-out" else [name] for name in options.programs]
+    programs = list(dict.fromkeys(itertools.chain(*chosen)))
     results: Results = {}
     about = described()
     depends = {"size": options.size, "repeats": options.repeats, "ways": ways, "host": about,
                "plugins": options.qemu_plugins}  # fmt: skip
     journal = Journal("tracing-speed", depends, anew=options.anew)
     with tempfile.TemporaryDirectory(prefix="tracing-speed-") as folder:
-        for name in options.programs:
+        for name in programs:
             measuring = partial(measure, name, options.size, options.repeats, ways, options.qemu_plugins, Path(folder))
             results[name] = journal.measured((name,), measuring)
             print(name, {way: round(told["seconds"], 3) for way, told in results[name].items()}, flush=True)
