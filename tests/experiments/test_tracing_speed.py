@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from emulator.machine import Machine
-from experiments.benchmarks import tracing_speed
-from experiments.benchmarks.tracing_speed import RARE_EVENTS, WAYS, rare_place, run, table
+from experiments.benchmarks import process_speed, tracing_speed
+from experiments.benchmarks.tracing_speed import HELD_OUT, RARE_EVENTS, WAYS, Guest, rare_place, run, table
 from instrumenter.building.program_build import build_program
 
 GUEST = """
@@ -27,32 +27,45 @@ int main(void) {
 
 
 @pytest.fixture(scope="module")
-def guest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def guest(tmp_path_factory: pytest.TempPathFactory) -> Guest:
     source = tmp_path_factory.mktemp("tracing") / "guest.c"
     source.write_text(GUEST)
-    return build_program([source], ["-O1"]).elf_path
+    return Guest(str(build_program([source], ["-O1"]).elf_path), ["x"], ["x"])
 
 
-def test_the_rare_place_is_met_about_as_often_as_wanted(guest: Path) -> None:
-    told = run("rare", str(guest), "x", rare_place(str(guest), "x"))
+def test_the_rare_place_is_met_about_as_often_as_wanted(guest: Guest) -> None:
+    told = run("rare", guest, ["x"], rare_place(guest))
     assert told["events"] == pytest.approx(RARE_EVENTS, rel=0.1)
 
 
 @pytest.mark.parametrize("way", [way for way in WAYS if way != "rare"])
-def test_every_way_sees_the_whole_program(guest: Path, way: str) -> None:
-    with Machine(guest, ["x"]) as machine:
+def test_every_way_sees_the_whole_program(guest: Guest, way: str) -> None:
+    with Machine(guest.program, ["x"]) as machine:
         machine.run()
         expected = machine.instructions
-    told = run(way, str(guest), "x", 0)
+    told = run(way, guest, ["x"], 0)
     assert told["instructions"] == expected
     assert told["seconds"] > 0
     assert told["events"] == 0
 
 
-def test_one_that_misses_events_is_found_out(guest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_guest_reads_its_standard_input(tmp_path: Path) -> None:
+    source, given = tmp_path / "guest.c", tmp_path / "given"
+    source.write_text("#include <stdio.h>\nint main(void) { int n = 0; while (getchar() != EOF) n++; return n; }")
+    given.write_bytes(b"abcd" * 1000)
+    program = str(build_program([source], ["-O1"]).elf_path)
+    with_input, without = (run("counting", Guest(program, [], [], stdin), [], 0) for stdin in (str(given), None))
+    assert with_input["instructions"] > without["instructions"] + 4000
+
+
+def test_held_out_programs_are_those_of_the_process_benchmark() -> None:
+    assert set(HELD_OUT) == set(process_speed.SETS["held out"])
+
+
+def test_one_that_misses_events_is_found_out(guest: Guest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracing_speed.Columns, "selection", "class=memory fields=pc,address")
     with pytest.raises(SystemExit, match=r"columns: \d+ events of \d+ instructions"):
-        run("columns", str(guest), "x", 0)
+        run("columns", guest, ["x"], 0)
 
 
 def test_what_is_said_of_the_bars() -> None:
