@@ -11,6 +11,7 @@ from measure.cycle_close.classifier import SignatureTable
 from measure.cycle_close.online_kernel import Found, Online, classify_interval, wants_detail
 from measure.cycle_close.predictors import Predictor
 from measure.cycle_close.reuse import WaitModel
+from measure.cycle_close.samples import Samples
 from measure.cycle_close.schedule import SampleSchedule
 from measure.cycle_close.signature import SignatureMaker
 
@@ -20,22 +21,26 @@ class OnlinePhases:
     a series when the next interval is to be simulated.
 
     ``table``: of phases; ``schedule``: of samples; ``waits``: the machine's model of waiting; ``wait_step``: width of a
-    range of waiting, 0 if waiting is not looked at.
+    range of waiting, 0 if neither waiting nor what ``samples`` stand for is looked at.
     """
 
-    def __init__(self, table: SignatureTable, predictor: Predictor, waits: WaitModel, wait_step: float) -> None:
+    def __init__(
+        self, table: SignatureTable, predictor: Predictor, waits: WaitModel, samples: Samples, wait_step: float
+    ) -> None:
         self.table = table
         self.schedule = SampleSchedule()
         self.waits = waits
         self._predictor = predictor
         self._signatures = SignatureMaker(table.arrays.signatures.shape[1])
+        self._samples = samples
         self._wait_step = float(wait_step)
         self._found: Found
         self._written: Written
 
     def wants_detail(self) -> bool:
-        """Whether the next interval is to be simulated: its predicted phase has no sample, or is due for another."""
-        return bool(wants_detail(self.table.arrays, self._predictor.table, self.schedule.due))
+        """Whether the next interval is to be simulated: its predicted phase has no sample, or is due for another, or
+        goes on with code that no sample stands for."""
+        return bool(wants_detail(self.table.arrays, self._predictor.table, self.schedule.due, self._samples.cover))
 
     def begin(self, facts: BlockFacts, at_most: int) -> None:
         """Prepare for a series of ``at_most`` intervals."""
@@ -65,5 +70,5 @@ class OnlinePhases:
         maker = self._signatures
         return Online(
             maker.entries, maker.lengths, self.table.arrays, self.table.rules, self._predictor.table,
-            self.waits.arrays, self.schedule.due, self._wait_step,
+            self.waits.arrays, self.schedule.due, self._samples.cover, self._wait_step,
         )  # fmt: skip

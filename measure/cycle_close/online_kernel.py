@@ -12,7 +12,7 @@ from emulator.execution.intervals_kernel import DONE, ENOUGH, N_BLOCKS
 from emulator.kernels.jit import inline_kernel, kernel
 from measure.cycle_close.predictors_kernel import NOTHING, RunTable, next_phase, observe
 from measure.cycle_close.reuse_kernel import Waits, add_wait
-from measure.cycle_close.signature_kernel import PhaseTable, Rules, add_signature, classify, entry_of_phase
+from measure.cycle_close.signature_kernel import PhaseTable, Rules, add_signature, classify, distance, entry_of_phase
 
 Longs = NDArray[np.int64]
 Doubles = NDArray[np.float64]
@@ -27,6 +27,20 @@ class Due(NamedTuple):
 
     keys: Longs
     intervals: Longs
+
+
+class Cover(NamedTuple):
+    """Which code the samples stand for. ``shares``: (m, d), their signatures, which sum to 1; ``reach``: the distance
+    of signatures up to which a sample stands for an interval. ``state``: see below."""
+
+    shares: Doubles
+    reach: float
+    state: Longs
+
+
+# Places in ``Cover.state``: samples; the one that stood for an interval last; the key of the interval that ran last if
+# no sample stands for it, else `EMPTY`.
+SAMPLES, LATEST_SAMPLE, UNCOVERED, COVER_FIELDS = range(4)
 
 
 class Found(NamedTuple):
@@ -52,6 +66,7 @@ class Online(NamedTuple):
     predictor: RunTable
     waits: Waits
     due: Due
+    cover: Cover
     wait_step: float
 
 
@@ -71,14 +86,29 @@ def bucket_of(wait: float, step: float) -> int:
     return min(int(np.log1p(wait) / step), BUCKETS - 1) if step > 0.0 else 0
 
 
+@inline_kernel
+def is_covered(cover: Cover, share: Doubles) -> bool:
+    """Whether some sample stands for the code of the interval with the signature ``share``, (d,), that sums to 1."""
+    state, samples = cover.state, cover.state[SAMPLES]
+    latest = state[LATEST_SAMPLE]
+    if latest < samples and distance(cover.shares[latest], share, cover.reach) <= cover.reach:
+        return True
+    for sample in range(samples):
+        if distance(cover.shares[sample], share, cover.reach) <= cover.reach:
+            state[LATEST_SAMPLE] = sample
+            return True
+    return False
+
+
 @kernel
-def wants_detail(table: PhaseTable, predictor: RunTable, due: Due) -> bool:
-    """Whether the next interval is to be simulated: its predicted phase has no sample, or is due for another."""
+def wants_detail(table: PhaseTable, predictor: RunTable, due: Due, cover: Cover) -> bool:
+    """Whether the next interval is to be simulated: its predicted phase has no sample, or is due for another, or goes
+    on with code that no sample stands for."""
     key = next_phase(predictor)
     if key == NOTHING or entry_of_phase(table, key // BUCKETS) < 0:
         return False
     place = place_of(due, key)
-    return due.keys[place] == EMPTY or due.intervals[place] <= 0
+    return due.keys[place] == EMPTY or due.intervals[place] <= 0 or key == cover.state[UNCOVERED]
 
 
 @kernel
@@ -105,7 +135,8 @@ def classify_interval(online: Online, written: Written, found: Found) -> None:
         place = place_of(online.due, key)
         if online.due.keys[place] != EMPTY:
             online.due.intervals[place] -= 1
+        online.cover.state[UNCOVERED] = EMPTY if is_covered(online.cover, online.table.share) else key
     found.waits[row], found.keys[row], found.distances[row] = wait, key, distance
     found.state[0] = row + 1
-    if wants_detail(online.table, online.predictor, online.due):
+    if wants_detail(online.table, online.predictor, online.due, online.cover):
         job[ENOUGH] = 1

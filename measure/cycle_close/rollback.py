@@ -1,9 +1,10 @@
 """Traces a program with rollback: new behaviour is run again, in detail.
 
 The program is emulated some tens of milliseconds at a time. If that part contains phases (or ranges of waiting for
-memory) without a sample, the machine is restored to the state before it, and one interval of each is simulated on
-the way forward. Nothing is predicted and nothing stays unsampled, as in two runs (`measure.cycle_close.rerun`); the
-program runs once and its trace grows as it runs, but samples are chosen before the whole program is known.
+memory, or code) without a sample, or those that are due for another, the machine is restored to the state before it,
+and one interval of each is simulated on the way forward. Nothing is predicted and nothing stays unsampled, as in two
+runs (`measure.cycle_close.rerun`); the program runs once and its trace grows as it runs, but samples are chosen before
+the whole program is known.
 """
 
 from __future__ import annotations
@@ -18,10 +19,13 @@ from emulator.machine import Machine
 from emulator.timing.inorder import InOrderCore
 from measure.cycle_close.classifier import Match
 from measure.cycle_close.detail import DetailedRun
+from measure.cycle_close.online_kernel import BUCKETS
 from measure.cycle_close.reuse import WaitModel
 from measure.cycle_close.samples import Sample, wait_bucket
+from measure.cycle_close.schedule import SampleSchedule
 from measure.cycle_close.signature import SignatureMaker, StaticEventCounter, with_static_events
 from measure.cycle_close.tracer import (
+    BADLY,
     Category,
     Interval,
     IntervalFeatures,
@@ -52,7 +56,7 @@ class RollBackTracer:
         self._samples = samples_for(settings)
         self._of_phase: dict[int, Sample] = {}  # the last sample of each phase
         self._features = IntervalFeatures()
-        self._sampled: set[tuple[int, int]] = set()  # phases and ranges of waiting that have a sample
+        self._schedule = SampleSchedule()
 
     def intervals(self) -> Iterator[Interval]:
         """Run the program; yields the intervals of a part when the part is done.
@@ -80,11 +84,11 @@ class RollBackTracer:
                 for place in wanted:
                     match, signature, wait = found[place]
                     events = self._run.simulate(int(begins[place]), int(ran.ends[place]))
-                    sample = Sample(number + place, events)
+                    sample, share = Sample(number + place, events), shares_of(signature)
                     simulated[number + place] = sample
                     self._of_phase[match.phase] = sample
-                    self._samples.add(sample, shares_of(signature), wait)
-                    self._sampled.add((match.phase, wait_bucket(wait, self.settings.wait_step)))
+                    self._take(self._key(match, wait), sample, share, wait)
+                    self._samples.add(sample, share, wait)
                     self.table.record_sample(match.phase, signature)
                 self._run.advance(int(ran.ends[-1]) + int(ended))
             static = self._static.count(machine.facts, ran)
@@ -118,14 +122,30 @@ class RollBackTracer:
         ]
 
     def _to_simulate(self, found: list[tuple[Match, np.ndarray, float]]) -> list[int]:
-        """Indices of the intervals to simulate, ascending: one for each phase and range without a sample."""
-        groups: dict[tuple[int, int], list[int]] = {}
-        for place, (match, _, wait) in enumerate(found):
-            key = (match.phase, wait_bucket(wait, self.settings.wait_step))
-            if key not in self._sampled:
-                groups.setdefault(key, []).append(place)
+        """Indices of the intervals to simulate, ascending: one for each phase and range without a sample and, where
+        waiting counts, those that are due, and some of code that no sample stands for."""
+        groups: dict[int, list[int]] = {}
         chosen = []
+        for place, (match, _, wait) in enumerate(found):
+            key = self._key(match, wait)
+            if key not in self._schedule:
+                groups.setdefault(key, []).append(place)
+            elif self.settings.wait_step and self._schedule.count(key):
+                self._schedule.take(key, was_badly_estimated=False)
+                chosen.append(place)
         for places in groups.values():
             shares = np.array([found[place][1] / max(int(found[place][1].sum()), 1) for place in places])
             chosen.append(places[int(np.abs(shares - shares.mean(axis=0)).sum(axis=1).argmin())])
+        if self.settings.wait_step and found:
+            chosen += self._samples.more_for(shares_of(np.array([signature for _, signature, _ in found])), chosen)
         return sorted(chosen)
+
+    def _key(self, match: Match, wait: float) -> int:
+        return match.phase * BUCKETS + min(wait_bucket(wait, self.settings.wait_step), BUCKETS - 1)
+
+    def _take(self, key: int, sample: Sample, share: np.ndarray, wait: float) -> None:
+        """Note in the schedule that ``sample`` is one of ``key``, and whether its estimate would have been bad."""
+        if key not in self._schedule:
+            self._schedule.take(key, was_badly_estimated=False)
+        elif self.settings.wait_step and self._samples.relative_error(sample, share, wait) > BADLY:
+            self._schedule.take(key, was_badly_estimated=True)

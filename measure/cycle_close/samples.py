@@ -8,6 +8,7 @@ phase, which changes as the phase is sampled.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from common.distinct import distinct
 from emulator.timing.machine_events import N_EVENTS, Event
+from measure.cycle_close.online_kernel import COVER_FIELDS, EMPTY, SAMPLES, UNCOVERED, Cover
 
 _LEAST = 0.5  # lower limit of an estimate, as a fraction of the smallest value among the closest samples
 
@@ -48,6 +50,13 @@ class Samples:
         self._events = np.zeros((64, N_EVENTS))
         self._numbers = np.zeros(64, np.int64)
         self._n = 0
+        self._cover_state = np.zeros(COVER_FIELDS, np.int64)
+        self._cover_state[UNCOVERED] = EMPTY
+
+    @property
+    def cover(self) -> Cover:
+        """Which code the samples stand for; until another is added."""
+        return Cover(self._shares, self._reach, self._cover_state)
 
     def __len__(self) -> int:
         return self._n
@@ -62,7 +71,8 @@ class Samples:
             )
         self._shares[n], self._waits[n], self._events[n] = share, wait, sample.events_each
         self._numbers[n], self._scaled[n] = sample.number, np.log1p(wait) / self._step
-        self._n = n + 1
+        self._n = self._cover_state[SAMPLES] = n + 1
+        self._cover_state[UNCOVERED] = EMPTY
 
     def estimate(self, share: NDArray[np.float64], wait: float) -> Sample:
         """The estimate of an interval from at least one sample; its number is that of the closest sample."""
@@ -84,6 +94,11 @@ class Samples:
         events = weights @ closest
         events[Event.CYCLES] += more_cycles
         return Sample(int(self._numbers[places[0]]), np.maximum(events, _LEAST * closest.min(axis=0)))
+
+    def relative_error(self, sample: Sample, share: NDArray[np.float64], wait: float) -> float:
+        """Error of the estimate of a simulated interval, ``sample``, by these samples, as a fraction of its cycles."""
+        cycles = sample.events_each[Event.CYCLES]
+        return float(abs(self.estimate(share, wait).events_each[Event.CYCLES] - cycles) / cycles)
 
     def estimates(
         self, shares: NDArray[np.float64], waits: NDArray[np.float64]
@@ -108,6 +123,19 @@ class Samples:
         # Extrapolation from a few samples is limited.
         least = _LEAST * self._events[places].min(axis=1)
         return np.maximum(events, least), self._numbers[places[:, 0]]
+
+    def more_for(self, shares: NDArray[np.float64], chosen: Sequence[int]) -> list[int]:
+        """Indices of the intervals with signatures ``shares``, (k, d), that are to be samples, too, so that some sample
+        stands for the code of each; ``chosen``: indices of those that will be samples anyway. Typical ones first."""
+        left = np.arange(len(shares))
+        for row in (*self._shares[: self._n], *shares[list(chosen)]):
+            left = left[np.abs(shares[left] - row).sum(axis=1) > self._reach]
+        more: list[int] = []
+        while len(left):
+            typical = int(left[np.abs(shares[left] - shares[left].mean(axis=0)).sum(axis=1).argmin()])
+            more.append(typical)
+            left = left[np.abs(shares[left] - shares[typical]).sum(axis=1) > self._reach]
+        return more
 
     def typical(self, shares: NDArray[np.float64], waits: NDArray[np.float64], at_most: int) -> NDArray[np.int64]:
         """Indices of the intervals, (k,) ascending, that would be good samples for all of them.

@@ -45,6 +45,12 @@ class SampleSchedule:
                 self._put(int(before.keys[place]), int(before.intervals[place]))
         self._put(key, gap)
 
+    def count(self, key: int) -> bool:
+        """Count an interval of ``key``, which has a sample; whether it is to be the next one."""
+        place = place_of(self.due, key)
+        self.due.intervals[place] -= 1
+        return bool(self.due.intervals[place] < 0)
+
     def _put(self, key: int, intervals: int) -> None:
         place = place_of(self.due, key)
         self.due.keys[place], self.due.intervals[place] = key, intervals

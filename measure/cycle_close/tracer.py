@@ -19,7 +19,6 @@ from emulator.events import BlockFacts, TraceSelection
 from emulator.execution.intervals import Intervals
 from emulator.machine import Machine
 from emulator.timing.inorder import InOrderCore
-from emulator.timing.machine_events import Event
 from emulator.timing.online_caches import online_line_bits
 from emulator.timing.warm import Touched
 from measure.cycle_close.classifier import Base, SignatureTable, Update, WhenFull
@@ -33,7 +32,7 @@ from measure.cycle_close.signature import StaticEventCounter, with_static_events
 from measure.cycle_close.warmup import RecordQueue
 
 _RECORD = TraceSelection(blocks=True, addresses=True)
-_BADLY = 0.1  # error of an estimate, as a fraction of the interval's cycles, from which it counts as bad
+BADLY = 0.1  # error of an estimate, as a fraction of the interval's cycles, from which it counts as bad
 _NOT_LEARNT = 0.5  # part at the beginning of a sample's record that trains neither predictors nor the L1I cache
 _SERIES = 64  # intervals that run without a return to Python; Ctrl-C loses those of the current series
 
@@ -138,9 +137,10 @@ class Tracer:
         self.settings = settings
         self._waits = WaitModel(core.config)
         self.table = table_for(settings)
-        self._phases = OnlinePhases(self.table, predictor_named(settings.predictor), self._waits, settings.wait_step)
-        self._static = StaticEventCounter()
         self._samples = samples_for(settings)
+        predictor = predictor_named(settings.predictor)
+        self._phases = OnlinePhases(self.table, predictor, self._waits, self._samples, settings.wait_step)
+        self._static = StaticEventCounter()
         self._of_phase: dict[int, Sample] = {}  # the last sample of each phase
         self._features = IntervalFeatures()
         self.sampled_again: list[float] = []
@@ -265,8 +265,8 @@ class Tracer:
         sample = Sample(number, counted / instructions)
         badly = False
         if key in self._phases.schedule and self.settings.wait_step:
-            self.sampled_again.append(self._relative_error(sample, share, wait))
-            badly = self.sampled_again[-1] > _BADLY
+            self.sampled_again.append(self._samples.relative_error(sample, share, wait))
+            badly = self.sampled_again[-1] > BADLY
         self._phases.schedule.take(key, badly)
         self._samples.add(sample, share, wait)
         self._of_phase[key // BUCKETS] = sample
@@ -280,11 +280,6 @@ class Tracer:
         if phase not in self._of_phase:
             return self._guess(signature, share, wait)
         return self._samples.estimate(share, wait) if self.settings.wait_step else self._of_phase[phase]
-
-    def _relative_error(self, sample: Sample, share: NDArray[np.float64], wait: float) -> float:
-        """Error of the estimate of a simulated interval, ``sample``, by the other samples, as a fraction of cycles."""
-        cycles = sample.events_each[Event.CYCLES]
-        return float(abs(self._samples.estimate(share, wait).events_each[Event.CYCLES] - cycles) / cycles)
 
     def reestimated(self, intervals: list[Interval]) -> list[Interval]:
         """``intervals``, all that `intervals` yielded, estimated again with the samples that came later.

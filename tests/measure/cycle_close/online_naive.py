@@ -119,3 +119,18 @@ class NaiveSchedule:
         else:
             gap = 4 * self.gaps[key]
         self.gaps[key] = self.left[key] = gap
+
+
+class NaiveCover:
+    """`measure.cycle_close.online_kernel.Cover`: a sample stands for code up to half the threshold of a phase away."""
+
+    def __init__(self, threshold: float, base: str) -> None:
+        self.reach = threshold / 2 * (2 if base == "2L" else 1)
+        self.samples: list[NDArray[np.float64]] = []
+
+    def has(self, signature: NDArray[np.int64]) -> bool:
+        share = signature / max(int(signature.sum()), 1)
+        return any(float(np.abs(sample - share).sum()) <= self.reach for sample in self.samples)
+
+    def add(self, signature: NDArray[np.int64]) -> None:
+        self.samples.append(signature / max(int(signature.sum()), 1))

@@ -18,6 +18,7 @@ from instrumenter.building.program_build import build_program
 from measure.cycle_close.rates import deviations, table_of
 from measure.cycle_close.rerun import trace_in_two_runs
 from measure.cycle_close.rollback import RollBackTracer
+from measure.cycle_close.samples import Samples
 from measure.cycle_close.tracer import Category, Interval, Settings, Tracer
 
 MACHINE = load_machine(Path(__file__).parents[3] / "configs" / "machines" / "strongarm.yaml")
@@ -239,7 +240,7 @@ def test_a_phase_that_its_samples_do_not_explain_is_sampled_more_often(
         return deviation(full, found), sum(one.category is Category.SIMULATED for one in found)
 
     off, simulated = off_and_simulated()
-    monkeypatch.setattr(Tracer, "_relative_error", lambda *arguments: 0.0)
+    monkeypatch.setattr(Samples, "relative_error", lambda *arguments: 0.0)
     off_before, simulated_before = off_and_simulated()
     assert off < 0.3 * off_before
     assert simulated_before < simulated < 0.2 * len(full)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from emulator.machine import Machine
 from emulator.timing.inorder import InOrderCore
+from emulator.timing.machine_events import N_EVENTS
 from emulator.timing.machine_file import load_machine
 from instrumenter.building.program_build import build_program
 from measure.cycle_close.classifier import SignatureTable
@@ -19,11 +20,12 @@ from measure.cycle_close.online_kernel import BUCKETS, EMPTY, place_of
 from measure.cycle_close.predictors import LastValue, RunLength
 from measure.cycle_close.predictors_kernel import tuple_hash
 from measure.cycle_close.reuse import WaitModel
-from measure.cycle_close.samples import wait_bucket
+from measure.cycle_close.rollback import RollBackTracer
+from measure.cycle_close.samples import Sample, Samples, wait_bucket
 from measure.cycle_close.schedule import SampleSchedule
 from measure.cycle_close.signature import SignatureMaker
 from measure.cycle_close.tracer import Category, Interval, Settings, Tracer, profile_selection
-from tests.measure.cycle_close.online_naive import NaivePredictor, NaiveSchedule, NaiveTable
+from tests.measure.cycle_close.online_naive import NaiveCover, NaivePredictor, NaiveSchedule, NaiveTable
 
 ROOT = Path(__file__).parents[3]
 MACHINES = {name: load_machine(ROOT / "configs" / "machines" / f"{name}.yaml") for name in ("strongarm", "desktop")}
@@ -88,13 +90,17 @@ def test_phases_are_those_of_the_naive_twins(program: Path, machine: str, ways: 
     core_config, step = MACHINES[machine], ways.wait_step
     runs = int(ways.predictor[4:]) if ways.predictor != "last" else 0
     table = NaiveTable(ways.threshold, ways.base, ways.entries, ways.update, ways.when_full)
-    predictor, schedule = NaivePredictor(runs, 4096), NaiveSchedule()
+    predictor, schedule, cover = NaivePredictor(runs, 4096), NaiveSchedule(), NaiveCover(ways.threshold, ways.base)
+    uncovered, n_for_code = None, 0
     waits, maker = WaitModel(core_config), SignatureMaker(ways.dimensions)
     with Machine(program, background=False) as guest:
         guest.observe(profile_selection(ways, waits))
         for one in found:
             key = predictor.next_phase()
-            wants = key is not None and key // BUCKETS in table.numbers and schedule.left.get(key, 0) <= 0
+            is_known = key is not None and key // BUCKETS in table.numbers
+            is_due = key is not None and schedule.left.get(key, 0) <= 0
+            wants = is_known and (is_due or key == uncovered)
+            n_for_code += wants and not is_due
             assert wants == (one.category is Category.SIMULATED)
             ran = guest.run_intervals(ways.interval_instructions, 1)
             assert int(ran.ends[0]) == one.end_instructions
@@ -106,10 +112,69 @@ def test_phases_are_those_of_the_naive_twins(program: Path, machine: str, ways: 
             predictor.observe(key)
             if step and key in schedule.left:
                 schedule.left[key] -= 1
+            uncovered = key if step and not cover.has(signature) else None
             if wants:
                 schedule.take(key, was_bad[one.number])
                 table.record_sample(match.phase, signature)
+                cover.add(signature)
+                uncovered = None
         assert guest.ending is not None
+    assert n_for_code > 0 or ways is not SHORT
+
+
+MIXED = """
+static volatile int data[64];
+int main(void) {
+  for (long k = 0; k < 4000; k++) {
+    long n = k < 1500 ? 560 : 480;
+    for (long i = 0; i < n; i++) data[i & 63] += i;
+    for (long i = 0; i < 600 - n; i++) data[i & 7] ^= data[(i * k) & 31];
+  }
+  return 0; }
+"""
+
+
+def test_other_code_within_a_phase_is_sampled_where_it_begins(tmp_path: Path) -> None:
+    """The schedule alone has made samples rare by then: the next one would come some hundred intervals later."""
+    source = tmp_path / "mixed.c"
+    source.write_text(MIXED)
+    ways = Settings(20_000, warm_up="lines", wait_step=0.2)
+    program = build_program([source], ["-O1"]).elf_path
+    found = trace(program, "strongarm", ways)
+    assert {one.phase for one in found[:-1]} == {0}
+    change = next(one.number for one in found[20:] if one.distance > ways.threshold / 2)
+    samples = [one.number for one in found if one.category is Category.SIMULATED]
+    assert max(number for number in samples if number < change) < change - 50
+    assert any(change < number <= change + 2 for number in samples)
+    with Machine(program, background=False) as guest:
+        back = list(RollBackTracer(guest, InOrderCore(MACHINES["strongarm"], 1), ways).intervals())
+    assert any(one.category is Category.SIMULATED and one.distance > ways.threshold / 2 for one in back[20:])
+
+
+@FEWER
+@given(
+    st.lists(st.lists(st.integers(0, 9), min_size=5, max_size=5).filter(any), min_size=1, max_size=30),
+    st.integers(0, 5), st.integers(0, 5), st.floats(0.01, 1.0),
+)  # fmt: skip
+def test_samples_for_all_code_and_no_more(rows: list[list[int]], n_samples: int, n_chosen: int, reach: float) -> None:
+    shares = np.array([np.array(row) / sum(row) for row in rows])
+    samples = Samples(5, reach, 0.2)
+    for share in shares[:n_samples]:
+        samples.add(Sample(0, np.zeros(N_EVENTS)), share, 0.0)
+    later = shares[n_samples:]
+    chosen = list(range(min(n_chosen, len(later))))
+    more = samples.more_for(later, chosen)
+    standing = [*shares[:n_samples], *later[chosen]]
+    for number in more:  # each for code that none before stood for
+        assert all(np.abs(later[number] - one).sum() > reach for one in standing)
+        standing.append(later[number])
+    assert all(any(np.abs(share - one).sum() <= reach for one in standing) for share in later)
+
+
+def test_the_schedule_counts_intervals() -> None:
+    schedule = SampleSchedule()
+    schedule.take(7, was_badly_estimated=False)
+    assert [schedule.count(7) for _ in range(12)] == 10 * [False] + 2 * [True]
 
 
 PHASES = st.lists(st.integers(0, 3).map(lambda phase: phase * BUCKETS + phase), max_size=200)
