@@ -31,6 +31,7 @@ from emulator.timing.layout import (
     M_POLICY,
     M_SET_MASK,
     M_WAYS,
+    POLICY_LRU,
     POLICY_RANDOM,
     STAMPS,
 )
@@ -213,23 +214,44 @@ def warm_cache(
             written_of_set[n] = written[index]
             n += 1
         first = longs[cache + M_BASE] + set_ * ways
-        for way in range(ways):
+        # The lines that it holds, the one used last first. Under LRU replacement one is at least as old as those used
+        # after it that were not accessed since, and cannot have left if fewer lines than ways were used after it.
+        is_lru = longs[cache + M_POLICY] == POLICY_LRU
+        oldest, before, n_after = since, np.int64(1) << 62, np.int64(0)
+        while n_after < n and ages_of_set[n_after] <= since:
+            n_after += 1
+        for _ in range(ways):
+            way = np.int64(-1)
+            for other in range(ways):
+                stamp = longs[STAMPS + first + other]
+                if stamp < before and (way < 0 or stamp > longs[STAMPS + first + way]):
+                    way = other
+            before = longs[STAMPS + first + way]
             tag = np.int64(words[first + way])
             line = tag >> 1
-            is_listed = line == _INVALID_LINE
-            for place in range(n):
-                is_listed |= lines_of_set[place] == line
-            if is_listed:
+            if line == _INVALID_LINE:
                 continue
+            listed = np.int64(-1)
+            for place in range(n):
+                if lines_of_set[place] == line:
+                    listed = place
+            if listed >= 0:
+                if is_lru:
+                    oldest = max(oldest, ages_of_set[listed])
+                    if tag & 1 and n_after < ways:
+                        written_of_set[listed] = ages_of_set[listed]
+                    n_after += ages_of_set[listed] > since
+                continue
+            n_after += 1
             spot = np.int64(n)
-            while spot > 0 and ages_of_set[spot - 1] > since:
+            while spot > 0 and ages_of_set[spot - 1] > oldest:
                 lines_of_set[spot] = lines_of_set[spot - 1]
                 ages_of_set[spot] = ages_of_set[spot - 1]
                 written_of_set[spot] = written_of_set[spot - 1]
                 spot -= 1
             lines_of_set[spot] = line
-            ages_of_set[spot] = since
-            written_of_set[spot] = since if tag & 1 else np.inf
+            ages_of_set[spot] = oldest
+            written_of_set[spot] = oldest if tag & 1 else np.inf
             n += 1
         count = keep_residents(
             longs,

@@ -149,6 +149,40 @@ def test_what_nobody_told_of_stays_until_it_is_old() -> None:
     assert contents(core) == [{10: False, 11: False, 12: False, 13: False}]
 
 
+@EXAMPLES
+@given(st.lists(ACCESSES, min_size=2, max_size=4), st.sampled_from([1, 2]), st.integers(0, 20))
+def test_lru_is_exact_where_nobody_tells_of_some_lines_again(
+    parts: list[list[tuple[int, bool]]], sets: int, n_untold: int
+) -> None:
+    """As of code that does not run again: it keeps its age, and does not become as young as the latest warm-up."""
+    first, *later = parts
+    parts = [first, *([access for access in part if access[0] >= n_untold] for part in later)]
+    core, accesses = InOrderCore(machine("lru", sets), 1), []
+    for number, part in enumerate(parts):
+        accesses += part
+        told = touched(accesses)
+        if number:
+            known = told.addresses >= LINE * n_untold
+            told = Touched(told.addresses[known], told.ages[known], told.written[known])
+        core.warm_caches(told, NOTHING, len(part))
+        truth = seen_all("lru", sets, WAYS, accesses)
+        for mine, theirs in zip(contents(core), truth.sets, strict=True):
+            actual = {entry[0]: bool(entry[1]) for entry in theirs if entry is not None}
+            assert list(mine) == sorted(actual, key=lambda line: truth.age[line])
+            assert all(actual[line] for line, is_dirty in mine.items() if is_dirty)
+
+
+def test_a_line_that_cannot_have_left_since_it_was_dirty_is_dirty() -> None:
+    core = InOrderCore(machine("lru", 1), 1)
+    core.warm_caches(touched([(1, True), (2, False), (3, False)]), NOTHING, 10**6)
+    reads = [(1, True), (2, False), (3, False), (4, False), (1, False)]
+    core.warm_caches(touched(reads), NOTHING, 2)
+    assert contents(core) == [{2: False, 3: False, 4: False, 1: True}]
+    more = [*reads, (5, False), (6, False), (1, False)]  # five lines since it was written, but never four between reads
+    core.warm_caches(touched(more), NOTHING, 3)
+    assert contents(core) == [{4: False, 5: False, 6: False, 1: True}]
+
+
 @pytest.mark.parametrize(("policy", "tolerance"), [("lru", 1e-9), ("random", 0.012), ("fifo", 0.06)])
 def test_the_next_access_hits_as_often(policy: str, tolerance: float) -> None:
     """A set of 8 ways and 40 lines of different popularity, 300 times: mean chance of a hit, and dirty lines.
