@@ -20,6 +20,9 @@ _LAST_LINES, _LAST_LINES_AFTER_ERROR = 15, 6
 OTHER_COMPILER = re.compile(r"file in wrong format|Relocations in generic ELF|is incompatible with elf")
 """Told when a part of a program was compiled or is linked by this machine's own compiler."""
 
+_NOT_FOUND = r"^(?:make(?:\[\d+\])?|(?:/bin/)?(?:ba|da)?sh)(?:: (?:line )?\d+)?: "  # before a program's name
+_NOT_THERE = r": (?:command )?(?:No such file or directory|not found)$"  # after it
+
 _ADVICE = (
     (
         OTHER_COMPILER,
@@ -33,8 +36,12 @@ _ADVICE = (
         "one. {only_build}",
     ),
     (
-        re.compile(r"^(?:make(?:\[\d+\])?|(?:/bin/)?(?:ba|da)?sh)(?:: (?:line )?\d+)?: (?P<program>[\w.+-]+): "
-                   r"(?:command )?(?:No such file or directory|not found)$", re.M),
+        re.compile(rf"{_NOT_FOUND}(?:makeinfo|help2man){_NOT_THERE}", re.M),
+        "It makes its manual with a program that this machine does not have. To do without the manual: "
+        "`{make_no_manual}`",
+    ),
+    (
+        re.compile(rf"{_NOT_FOUND}(?!makeinfo:|help2man:)(?P<program>[\w.+-]+){_NOT_THERE}", re.M),
         "It needs the program {program}, which this machine does not have: install it, or name a target that does "
         "without it: `{make_target}`",
     ),
@@ -95,6 +102,7 @@ def _advice_on(output: str, target: str, command: str, linked: Sequence[str]) ->
     what it compiled for; ``linked``: the programs that it had linked."""
     words = {
         "make_tools": _with_make_words(command, "LD=$CC AR=$AR"),
+        "make_no_manual": _with_make_words(command, "MAKEINFO=true HELP2MAN=true"),
         "make_target": _with_make_words(command, "TARGET"),
         "only_build": _only_build(command, linked, output),
         "with_declarations": f"`{_with_flags(command, _DECLARATIONS)}`",

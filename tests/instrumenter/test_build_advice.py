@@ -154,3 +154,19 @@ def test_the_advised_command_works(tmp_path: Path) -> None:
     flags = "-include stdint.h -include sys/types.h -include sys/time.h"
     assert command == f'make CC="$CC -D_GNU_SOURCE {flags}"'
     assert linked_programs(directory, command, lambda text: None) == ["run"]
+
+
+@pytest.mark.parametrize(
+    "line", ["/bin/bash: line 10: makeinfo: command not found", "make: help2man: No such file or directory"]
+)
+def test_a_manual_that_cannot_be_made_is_left_out(line: str) -> None:
+    told = failed_build(
+        "./configure && make -j2", "failed", f"{line}\nmake: *** [bc.info] Error 127\n", "log", "riscv64"
+    )
+    assert told.endswith("do without the manual: `./configure && make -j2 MAKEINFO=true HELP2MAN=true`")
+    assert "install it" not in told
+    other = failed_build("make", "failed", "/bin/sh: 1: gperf: not found\n", "log", "riscv64")
+    assert other.endswith(
+        "needs the program gperf, which this machine does not have: install it, or name a target that "
+        "does without it: `make TARGET`"
+    )
