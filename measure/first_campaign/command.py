@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -37,6 +37,7 @@ from measure.result_files import check_file_place, write_text_atomically
 
 Result = TypeVar("Result")
 _MACHINE = "desktop.yaml"
+_MOST_FILES_TOLD = 6  # in a message
 _UNDEFINED = re.compile(r"undefined symbol: ([^\n]*[^\s])")
 _AT_LIMIT = re.compile(r"did not end within \d+ instructions")
 _CLOCK_HZ = 1_000_000_000  # any value: the program does not sample itself
@@ -98,7 +99,7 @@ def write_first_campaign(request: Request, console: Console) -> Path:
             status.update("running the program on the timing model")
             trial = trial_run(draft.campaign, build.elf_path, build.key, found.instructions)
         except RunError as error:
-            raise CampaignError(f"{request.program}: {_with_advice(str(error))}") from None
+            raise CampaignError(f"{request.program}: {_with_advice(str(error), given)}") from None
         status.update("counting events")
         choice = draft.attempt(
             lambda: choose_counters(draft.campaign, draft.document, found.functions, trial.every_cycles, say)
@@ -110,7 +111,7 @@ def write_first_campaign(request: Request, console: Console) -> Path:
     if copy_to is not None and not copy_to.exists():
         write_text_atomically(copy_to, machine.read_text("utf-8"))
     write_text_atomically(place, text)
-    _tell(console, place, trial, choice)
+    _tell(console, place, trial, choice, found.last_words)
     return place
 
 
@@ -181,7 +182,8 @@ def _link_advice(message: str, missing: list[str], has_sources: bool) -> str:
     return message
 
 
-def _with_advice(message: str) -> str:
+def _with_advice(message: str, given: Mapping[str, Any]) -> str:
+    """``message`` on a run that failed, with what to do. ``given``: the program's input, as `input_keys` has it."""
     if _AT_LIMIT.search(message):
         return (
             f"{message}\nGive the program less work, which also makes the campaign's runs shorter; if it has to run so "
@@ -191,16 +193,28 @@ def _with_advice(message: str) -> str:
     if status is None:
         return message
     return (
-        f"{message}\nGive arguments after --, input with --stdin FILE, and files that it reads with --file FILE; "
-        f"if it ends so when all is well, --exit-status {status[1]}"
+        f"{message}\nGive arguments after --, input with --stdin FILE, and files that it reads with --file FILE, or "
+        "with --file /NAME=FILE where it opens the relative path NAME, as it runs in /. The files that it saw: "
+        f"{_seen(given)}; if it ends so when all is well, --exit-status {status[1]}"
     )
 
 
+def _seen(given: Mapping[str, Any]) -> str:
+    """The files that the program saw, by the names that it has for them."""
+    files = list(given.get("files", {}))
+    more = f" and {len(files) - _MOST_FILES_TOLD} more" if len(files) > _MOST_FILES_TOLD else ""
+    return f"{', '.join(files[:_MOST_FILES_TOLD])}{more}" if files else "none"
+
+
 def _name_of(request: Request) -> str:
-    """A campaign's name from that of the file or directory."""
+    """A campaign's name, which its directory of results has, too: that of the campaign file if it was given, so that
+    several campaigns of one program keep their results apart; else that of the program's file or directory."""
     path = request.program
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", path.resolve().name if path.is_dir() else path.stem).strip("-._")
-    return name or "campaign"
+    if request.out is not None:
+        own = request.out.stem
+    else:
+        own = path.resolve().name if path.is_dir() else path.stem
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", own).strip("-._") or "campaign"
 
 
 def _place_of_copy(place: Path, machine: Path) -> Path:
@@ -214,12 +228,20 @@ def _place_of_copy(place: Path, machine: Path) -> Path:
     return copy
 
 
-def _tell(console: Console, place: Path, trial: Trial, choice: Choice) -> None:
-    """Print what was written, and the next steps."""
+def _tell(console: Console, place: Path, trial: Trial, choice: Choice, last_words: str) -> None:
+    """Print what was written, and the next steps. ``last_words``: of the program, on standard error."""
     records = trial.cycles // trial.every_cycles
     metrics = ", ".join(one.name for one in choice.counters)
     counted = f"software metrics {metrics}" if metrics else "no software metrics: name some in the file"
     console.print(escape(f"{place}: records: about {records:,} in a run; {counted}."))
+    if last_words:
+        console.print(
+            escape(
+                f"! The program succeeded, and wrote to standard error: {last_words}\nIf that is an error, the "
+                "campaign measures the error: give the arguments, input or files that it needs, and --force."
+            ),
+            style="yellow",
+        )
     if trial.steady:
         console.print(
             escape(

@@ -25,6 +25,7 @@ from measure.first_campaign.own_functions import Definition, own_functions
 if TYPE_CHECKING:
     from measure.campaign.campaign_model import Campaign
 
+_MOST_LETTERS = 160
 _LOOP = re.compile(r"\b(?:for|while|do)\b")
 _NO_CODE = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", re.S)
 
@@ -57,11 +58,13 @@ class HotFunction:
 @dataclass(frozen=True)
 class Profile:
     """``functions``: of the program's own sources, those with most instructions first; ``instructions``: of the whole
-    run; ``reads_stdin``: whether the program read its standard input."""
+    run; ``reads_stdin``: whether the program read its standard input; ``last_words``: the last line that it wrote to
+    standard error, "" for none."""
 
     functions: tuple[HotFunction, ...]
     instructions: int
     reads_stdin: bool
+    last_words: str
 
 
 class _Counts(Analyzer):
@@ -106,11 +109,18 @@ def profile(campaign: Campaign, program: Path) -> Profile:
                 check_ending(machine, files, campaign.program.exit_status)
             executed = dict(zip(counts.pcs.tolist(), counts.counts.tolist(), strict=True))
             functions = _functions(program, executed, campaign.program.directory)
-            return Profile(functions, machine.instructions, bool(reads))
+            return Profile(functions, machine.instructions, bool(reads), _last_line(files.output(2)))
     except EmulatorError as error:
         raise RunError(str(error)) from error
     finally:
         os.close(host)
+
+
+def _last_line(output: bytes) -> str:
+    """The last line with text, without control characters and cut to a length for the terminal."""
+    lines = [line for line in output.decode("utf-8", "replace").splitlines() if line.strip()]
+    text = "".join(letter for letter in lines[-1] if letter.isprintable()).strip() if lines else ""
+    return text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}..."
 
 
 def _functions(program: Path, executed: Mapping[int, int], directory: Path | None) -> tuple[HotFunction, ...]:

@@ -110,11 +110,11 @@ def program_keys(
         if binary is not None:
             raise CampaignError("--binary names what a build makes, but the directory has no build: leave it out")
         return sources_keys(sources, beside)
+    if not program.is_file():
+        raise CampaignError(f"{program}: no such file or directory; expected a C or C++ file or a directory")
     for option, value in (("--build", build), ("--binary", binary)):
         if value is not None:
             raise CampaignError(f"{option} means nothing for one source file: give the directory that is built")
-    if not program.is_file():
-        raise CampaignError(f"{program}: no such file or directory; expected a C or C++ file or a directory")
     if not _is_source(program):
         raise CampaignError(
             f"{program}: is no C or C++ file, expected FILE.c, FILE.cpp or alike, or a directory with a build of its "

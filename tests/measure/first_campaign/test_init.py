@@ -212,7 +212,12 @@ def test_what_cannot_become_a_campaign_is_told(folder: Path) -> None:
     assert "reads its standard input, and none was given: say what it reads with --stdin FILE" in failed("words.c")
     told = failed("words.c", "--", "missing.txt")
     assert told.startswith("measure: words.c: the program ended with exit status 3; its last words on stderr: no input")
-    assert "--file FILE" in told
+    assert (
+        "--file /NAME=FILE where it opens the relative path NAME, as it runs in /. The files that it saw: none" in told
+    )
+    (folder / "a.txt").touch()
+    told = failed("words.c", "--file", "a.txt", "--file", "/in/b.txt=a.txt", "--", "missing.txt")
+    assert "The files that it saw: /a.txt, /in/b.txt; if it ends so" in told
     (folder / "short.txt").write_text("word\n")
     assert "words.c: the program runs too short: " in failed("words.c", "--", "short.txt")
     (folder / "stops.c").write_text(
@@ -234,6 +239,8 @@ def test_what_cannot_become_a_campaign_is_told(folder: Path) -> None:
     assert f"It has another build, too; to take that: --build '{cmake}'" in failed("two")
     assert "--binary ../x: expected a path below two, such as src/mine" in failed("two", "--binary", "../x")
     assert "no such file or directory" in failed("none.c")
+    for option in ("--build", "--binary"):
+        assert failed("none", option, "x").startswith("measure: none: no such file or directory; expected a C or C++ ")
     assert "is no C or C++ file" in failed("short.txt")
     assert "--build means nothing for one source file" in failed("words.c", "--build", "make")
     assert "expected an absolute one: /a" in failed("words.c", "--file", "a=short.txt")
@@ -244,6 +251,21 @@ def test_what_cannot_become_a_campaign_is_told(folder: Path) -> None:
     (folder / "desktop.yaml").write_text("name: other\n")
     assert "desktop.yaml exists already and is another machine" in failed("words.c")
     assert sorted(path.name for path in folder.glob("*.yaml")) == ["desktop.yaml"]
+
+
+def test_campaigns_of_one_program_have_results_of_their_own_and_tell_what_it_wrote_to_stderr(folder: Path) -> None:
+    complaint = 'fputs("first\\n[b] not defined\\n", stderr); return 0;'
+    (folder / "demo.c").write_text(PROGRAM.replace("return 0;", complaint))
+    assert complaint in (folder / "demo.c").read_text()
+    result = measure("init", "demo.c", "--out", "large input.yaml")
+    assert result.exit_code == 0, result.output
+    assert load_campaign(folder / "large input.yaml")[0].name == "large-input"
+    told = " ".join(result.output.split())
+    assert "! The program succeeded, and wrote to standard error: [b] not defined If that is an error, " in told
+    (folder / "demo.c").write_text(PROGRAM)
+    result = measure("init", "demo.c")
+    assert load_campaign(folder / "demo.yaml")[0].name == "demo"
+    assert "wrote to standard error" not in result.output
 
 
 def test_a_program_that_runs_long_gets_its_limit(folder: Path) -> None:
