@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
     from emulator.machine import Machine
 
+_BUILD = (
+    "`make CC=instrument-cc CXX=instrument-c++` in a copy of its directory, or `instrument-cc -O2 -g -o PROGRAM "
+    "*.c -lm`; then give the executable"
+)
 _LAST_BYTES = 400  # of a failed program's words on standard error
 
 
@@ -59,6 +63,14 @@ class Job:
 
 def program_file(program: Path, console: Console) -> Path:
     """The executable itself, or the one that a C source compiles to. Raises `CampaignError`."""
+    from instrumenter.find.languages import is_cplusplus
+
+    is_text = is_cplusplus(program) or program.suffix in (".yaml", ".yml")
+    if program.is_dir() or (is_text and program.exists()):
+        raise CampaignError(
+            f"{program}: expected a riscv64 Linux executable or one C file; a program with a build, of several files "
+            f"or in C++ is compiled first: {_BUILD}"
+        )
     if program.suffix != ".c":
         return program
     if not program.exists():
@@ -71,7 +83,8 @@ def program_file(program: Path, console: Console) -> Path:
             [program], ["-O2", "-g"], libraries=["-lm"], notify=lambda text: console.print(text, style="dim")
         ).elf_path
     except InstrumenterError as error:
-        raise CampaignError(str(error)) from None
+        several = f"\nIf other files have them, compile the program first: {_BUILD}"
+        raise CampaignError(f"{program}: {error}{several if 'undefined symbol: ' in str(error) else ''}") from None
 
 
 def machine_for(job: Job, elf: Path) -> Machine:

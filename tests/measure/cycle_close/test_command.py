@@ -306,3 +306,20 @@ def test_the_page_leaves_out_just_the_options_that_have_their_default() -> None:
         given = 100 * default if isinstance(default, float) else default
         found = defaults[option]
         assert (parse_count(str(found)) if option == "--interval" else found) == given, option
+
+
+def test_a_program_of_several_files_is_told_how_to_become_an_executable(tmp_path: Path) -> None:
+    (tmp_path / "two.c").write_text("int other(void); int main(void) { return other(); }\n")
+    (tmp_path / "two.cc").write_text("int main() { return 0; }\n")
+    (tmp_path / "two.yaml").write_text("name: two\n")
+    advice = (
+        "`make CC=instrument-cc CXX=instrument-c++` in a copy of its directory, or `instrument-cc -O2 -g -o PROGRAM"
+    )
+    for program in (tmp_path, tmp_path / "two.cc", tmp_path / "two.yaml", tmp_path / "two.c"):
+        result = cycleclose("--machine", STRONGARM, "--out", tmp_path / "out", program)
+        assert result.exit_code == 2, result.output
+        assert result.output.startswith(f"measure: {program}: ")
+        assert advice in result.output
+        assert ("undefined symbol: other" in result.output) == (program.suffix == ".c")
+    (tmp_path / "two.c").write_text("int main(void) { return x; }\n")
+    assert advice not in cycleclose("--machine", STRONGARM, tmp_path / "two.c").output
