@@ -112,7 +112,8 @@ def plan_text(campaign: Campaign, alpha: float, spread: Spread, variants: Sequen
     noise = len(SOURCES) * min(campaign.variance_runs, campaign.baselines)
     total = campaign.baselines + campaign.replicates * len(variants) + extra + noise
     runs = f"{total} runs: {campaign.baselines} baselines"
-    runs += f", {campaign.replicates} of each of {len(variants)} variants" if variants else ""
+    of = f"each of {len(variants)} variants" if len(variants) > 1 else "the variant"
+    runs += f", {campaign.replicates} of {of}" if variants else ""
     runs += f", {extra} of the null control" if extra else ""
     runs += f", {noise} for the sources of noise" if noise else ""
     how = f"in {campaign.pairs} pairs" if campaign.pairs else "unpaired"

@@ -225,6 +225,8 @@ def test_pairs_that_are_alike_find_less_change_and_few_runs_find_none(tmp_path: 
     text = plan_text(campaign, 0.05, Spread(0.1, 40), ["light", "heavy"])
     assert "40 runs: 10 baselines, 10 of each of 2 variants, 10 of the null control, compared in 10 pairs" in text
     assert "spread by 0.10 (measured in 40 runs)" in text
+    one = plan_text(campaign, 0.05, Spread(0.1, 40), ["light"])
+    assert "30 runs: 10 baselines, 10 of the variant, 10 of the null control, compared" in one
     assert "in no verdict" not in text
     more = campaign.model_copy(update={"replicates": 13})
     assert (
