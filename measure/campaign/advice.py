@@ -140,7 +140,7 @@ def _metrics_behind(variant: VariantReport, variants: Sequence[VariantReport], c
         each = f", about {cost:.1f} instructions an event" if not counted.sums else ""
         sentences.append(
             f"most of its {variant.overhead} come from {', '.join(most)}: {covered / total:.0%} of the {total:,.0f} "
-            f"events that its counters count in a run{rest}{each}."
+            f"events in the records of a run{rest}{each}."
         )
     elif not total and not counted.sums:
         sentences.append(

@@ -47,7 +47,7 @@ def test_nothing_is_said_without_a_perturbation() -> None:
 def test_metrics_with_most_events_are_named() -> None:
     found = told([variant("x", "abc", "perturbed")], a=70, b=5, c=25)
     assert found == [
-        "x: most of its +1.50% instructions come from a, c: 95% of the 100 events that its counters count in a run, "
+        "x: most of its +1.50% instructions come from a, c: 95% of the 100 events in the records of a run, "
         "about 3.0 instructions an event.",
         "Next: `measure explain`, given the directory of these results, says why and tries remedies; `measure "
         "partition CAMPAIGN.yaml` looks for the fewest sets of these metrics that perturb nothing.",
@@ -56,7 +56,7 @@ def test_metrics_with_most_events_are_named() -> None:
 
 def test_a_counter_that_adds_values_tells_no_events() -> None:
     found = told([variant("x", "ab", "perturbed")], a=10)
-    assert found[0].endswith("10 events that its counters count in a run (b not counted: they add up values).")
+    assert found[0].endswith("10 events in the records of a run (b not counted: they add up values).")
     assert told([variant("x", "ab", "perturbed")])[0].startswith("Next: ")
 
 
