@@ -220,21 +220,22 @@ def warm_cache(
         oldest, before, n_after = since, np.int64(1) << 62, np.int64(0)
         while n_after < n and ages_of_set[n_after] <= since:
             n_after += 1
-        for _ in range(ways):
-            way = np.int64(-1)
-            for other in range(ways):
-                stamp = longs[STAMPS + first + other]
-                if stamp < before and (way < 0 or stamp > longs[STAMPS + first + way]):
-                    way = other
-            before = longs[STAMPS + first + way]
-            tag = np.int64(words[first + way])
+        for rank in range(ways):
+            held = np.int64(-1 if is_lru else rank)  # other policies do not keep the order of use
+            if is_lru:
+                for other in range(ways):
+                    stamp = longs[STAMPS + first + other]
+                    if stamp < before and (held < 0 or stamp > longs[STAMPS + first + held]):
+                        held = np.int64(other)
+                before = longs[STAMPS + first + held]
+            tag = np.int64(words[first + held])
             line = tag >> 1
             if line == _INVALID_LINE:
                 continue
             listed = np.int64(-1)
             for place in range(n):
                 if lines_of_set[place] == line:
-                    listed = place
+                    listed = np.int64(place)
             if listed >= 0:
                 if is_lru:
                     oldest = max(oldest, ages_of_set[listed])
