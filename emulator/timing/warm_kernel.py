@@ -186,6 +186,18 @@ class Scratch(NamedTuple):
     last_rate: Doubles
 
 
+@inline_kernel
+def used_before(longs: Longs, first: int, ways: int, time: int) -> Integer:
+    """The way of a set whose line was used last before ``time``. ``first``: place of the set's stamps, which differ;
+    at least one is older than ``time``."""
+    found = np.int64(-1)
+    for way in range(ways):
+        stamp = longs[first + way]
+        if stamp < time and (found < 0 or stamp > longs[first + found]):
+            found = np.int64(way)
+    return found
+
+
 @kernel
 def warm_cache(
     longs: Longs, words: NDArray[np.uint32], cache: int, accesses: LastAccesses, since: float,
@@ -221,12 +233,9 @@ def warm_cache(
         while n_after < n and ages_of_set[n_after] <= since:
             n_after += 1
         for rank in range(ways):
-            held = np.int64(-1 if is_lru else rank)  # other policies do not keep the order of use
+            held = np.int64(rank)  # other policies do not keep the order of use
             if is_lru:
-                for other in range(ways):
-                    stamp = longs[STAMPS + first + other]
-                    if stamp < before and (held < 0 or stamp > longs[STAMPS + first + held]):
-                        held = np.int64(other)
+                held = used_before(longs, STAMPS + first, ways, before)
                 before = longs[STAMPS + first + held]
             tag = np.int64(words[first + held])
             line = tag >> 1

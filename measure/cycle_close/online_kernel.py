@@ -30,7 +30,7 @@ class Due(NamedTuple):
 
 
 class Cover(NamedTuple):
-    """Which code the samples stand for. ``shares``: (m, d), their signatures, which sum to 1; ``reach``: the distance
+    """Which code the samples stand for. ``shares``: (n, d), their signatures, which sum to 1; ``reach``: the distance
     of signatures up to which a sample stands for an interval. ``state``: see below."""
 
     shares: Doubles
@@ -38,9 +38,9 @@ class Cover(NamedTuple):
     state: Longs
 
 
-# Places in ``Cover.state``: samples; the one that stood for an interval last; the key of the interval that ran last if
-# no sample stands for it, else `EMPTY`.
-SAMPLES, LATEST_SAMPLE, UNCOVERED, COVER_FIELDS = range(4)
+# Places in ``Cover.state``: the sample that stood for an interval last; the key of the interval that ran last if no
+# sample stands for it, else `EMPTY`.
+LATEST_SAMPLE, UNCOVERED, COVER_FIELDS = range(3)
 
 
 class Found(NamedTuple):
@@ -89,13 +89,12 @@ def bucket_of(wait: float, step: float) -> int:
 @inline_kernel
 def is_covered(cover: Cover, share: Doubles) -> bool:
     """Whether some sample stands for the code of the interval with the signature ``share``, (d,), that sums to 1."""
-    state, samples = cover.state, cover.state[SAMPLES]
-    latest = state[LATEST_SAMPLE]
+    samples, latest = len(cover.shares), cover.state[LATEST_SAMPLE]
     if latest < samples and distance(cover.shares[latest], share, cover.reach) <= cover.reach:
         return True
     for sample in range(samples):
         if distance(cover.shares[sample], share, cover.reach) <= cover.reach:
-            state[LATEST_SAMPLE] = sample
+            cover.state[LATEST_SAMPLE] = sample
             return True
     return False
 

@@ -1,10 +1,10 @@
 """Traces a program with rollback: new behaviour is run again, in detail.
 
 The program is emulated some tens of milliseconds at a time. If that part contains phases (or ranges of waiting for
-memory, or code) without a sample, or those that are due for another, the machine is restored to the state before it,
-and one interval of each is simulated on the way forward. Nothing is predicted and nothing stays unsampled, as in two
-runs (`measure.cycle_close.rerun`); the program runs once and its trace grows as it runs, but samples are chosen before
-the whole program is known.
+memory, or code) without a sample, or phases that are due for another sample, the machine is restored to the state
+before the part, and one interval of each is simulated on the way forward. Nothing is predicted and nothing stays
+unsampled, as in two runs (`measure.cycle_close.rerun`); the program runs once and its trace grows as it runs, but
+samples are chosen before the whole program is known.
 """
 
 from __future__ import annotations
@@ -21,11 +21,10 @@ from measure.cycle_close.classifier import Match
 from measure.cycle_close.detail import DetailedRun
 from measure.cycle_close.online_kernel import BUCKETS
 from measure.cycle_close.reuse import WaitModel
-from measure.cycle_close.samples import Sample, wait_bucket
-from measure.cycle_close.schedule import SampleSchedule
+from measure.cycle_close.samples import Sample, most_typical, wait_bucket
+from measure.cycle_close.schedule import BADLY, SampleSchedule
 from measure.cycle_close.signature import SignatureMaker, StaticEventCounter, with_static_events
 from measure.cycle_close.tracer import (
-    BADLY,
     Category,
     Interval,
     IntervalFeatures,
@@ -74,27 +73,27 @@ class RollBackTracer:
             machine.count_from_here()
             ran = machine.run_intervals(length, at_most)
             begins = np.concatenate([[saved.instructions], ran.ends[:-1]])
-            found = self._classify(ran, begins)
-            wanted, simulated = self._to_simulate(found), dict[int, Sample]()
+            signatures = self._signatures.make(machine.facts, ran)
+            shares, found = shares_of(signatures), self._classify(ran, signatures)
+            wanted, simulated = self._to_simulate(found, shares), dict[int, Sample]()
             if wanted:
                 ended = machine.ending is not None
                 machine.restore(saved)
                 self._core.restore_caches(caches)
                 self._core.follow()
                 for place in wanted:
-                    match, signature, wait = found[place]
+                    match, wait = found[place]
                     events = self._run.simulate(int(begins[place]), int(ran.ends[place]))
-                    sample, share = Sample(number + place, events), shares_of(signature)
+                    sample = Sample(number + place, events)
                     simulated[number + place] = sample
                     self._of_phase[match.phase] = sample
-                    self._take(self._key(match, wait), sample, share, wait)
-                    self._samples.add(sample, share, wait)
-                    self.table.record_sample(match.phase, signature)
+                    self._take(self._key(match, wait), sample, shares[place], wait)
+                    self._samples.add(sample, shares[place], wait)
+                    self.table.record_sample(match.phase, signatures[place])
                 self._run.advance(int(ran.ends[-1]) + int(ended))
             static = self._static.count(machine.facts, ran)
-            shares = shares_of(np.array([signature for _, signature, _ in found]).reshape(len(found), -1))
-            self._features.add(shares, np.array([wait for _, _, wait in found]), static)
-            for place, (match, _, wait) in enumerate(found):
+            self._features.add(shares, np.array([wait for _, wait in found]), static)
+            for place, (match, wait) in enumerate(found):
                 begin, end = int(begins[place]), int(ran.ends[place])
                 if number + place in simulated:
                     category, sample = Category.SIMULATED, simulated[number + place]
@@ -110,34 +109,29 @@ class RollBackTracer:
         """As `Tracer.reestimated`."""
         return reestimate(intervals, self._samples, self._features) if self.settings.wait_step else intervals
 
-    def _classify(self, ran: Intervals, begins: np.ndarray) -> list[tuple[Match, np.ndarray, float]]:
-        """Phase, signature and waiting of each interval of the part."""
-        signatures = self._signatures.make(self.machine.facts, ran)
+    def _classify(self, ran: Intervals, signatures: np.ndarray) -> list[tuple[Match, float]]:
+        """Phase and waiting of each interval of the part."""
         waits = np.zeros(len(ran))
         if self.settings.wait_step:
             waits = self._waits.add(ran.ends, ran.reuse_times)
-        return [
-            (self.table.classify(signature), signature, float(wait))
-            for signature, wait in zip(signatures, waits, strict=True)
-        ]
+        return [(self.table.classify(each), float(wait)) for each, wait in zip(signatures, waits, strict=True)]
 
-    def _to_simulate(self, found: list[tuple[Match, np.ndarray, float]]) -> list[int]:
-        """Indices of the intervals to simulate, ascending: one for each phase and range without a sample and, where
-        waiting counts, those that are due, and some of code that no sample stands for."""
+    def _to_simulate(self, found: list[tuple[Match, float]], shares: np.ndarray) -> list[int]:
+        """Indices of the intervals to simulate, ascending: one for each phase and range of waiting without a sample.
+        Where waiting counts, also the intervals whose phase and range are due for another sample, and enough intervals
+        that samples stand for all code. ``shares``: the intervals' signatures, (n, d), which sum to 1."""
         groups: dict[int, list[int]] = {}
         chosen = []
-        for place, (match, _, wait) in enumerate(found):
+        for place, (match, wait) in enumerate(found):
             key = self._key(match, wait)
             if key not in self._schedule:
                 groups.setdefault(key, []).append(place)
             elif self.settings.wait_step and self._schedule.count(key):
                 self._schedule.take(key, was_badly_estimated=False)
                 chosen.append(place)
-        for places in groups.values():
-            shares = np.array([found[place][1] / max(int(found[place][1].sum()), 1) for place in places])
-            chosen.append(places[int(np.abs(shares - shares.mean(axis=0)).sum(axis=1).argmin())])
-        if self.settings.wait_step and found:
-            chosen += self._samples.more_for(shares_of(np.array([signature for _, signature, _ in found])), chosen)
+        chosen += [places[most_typical(shares[places])] for places in groups.values()]
+        if self.settings.wait_step:
+            chosen += self._samples.more_for(shares, chosen)
         return sorted(chosen)
 
     def _key(self, match: Match, wait: float) -> int:

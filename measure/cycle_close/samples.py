@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from common.distinct import distinct
 from emulator.timing.machine_events import N_EVENTS, Event
-from measure.cycle_close.online_kernel import COVER_FIELDS, EMPTY, SAMPLES, UNCOVERED, Cover
+from measure.cycle_close.online_kernel import COVER_FIELDS, EMPTY, UNCOVERED, Cover
 
 _LEAST = 0.5  # lower limit of an estimate, as a fraction of the smallest value among the closest samples
 
@@ -56,7 +56,7 @@ class Samples:
     @property
     def cover(self) -> Cover:
         """Which code the samples stand for; until another is added."""
-        return Cover(self._shares, self._reach, self._cover_state)
+        return Cover(self._shares[: self._n], self._reach, self._cover_state)
 
     def __len__(self) -> int:
         return self._n
@@ -71,7 +71,7 @@ class Samples:
             )
         self._shares[n], self._waits[n], self._events[n] = share, wait, sample.events_each
         self._numbers[n], self._scaled[n] = sample.number, np.log1p(wait) / self._step
-        self._n = self._cover_state[SAMPLES] = n + 1
+        self._n = n + 1
         self._cover_state[UNCOVERED] = EMPTY
 
     def estimate(self, share: NDArray[np.float64], wait: float) -> Sample:
@@ -132,7 +132,7 @@ class Samples:
             left = left[np.abs(shares[left] - row).sum(axis=1) > self._reach]
         more: list[int] = []
         while len(left):
-            typical = int(left[np.abs(shares[left] - shares[left].mean(axis=0)).sum(axis=1).argmin()])
+            typical = int(left[most_typical(shares[left])])
             more.append(typical)
             left = left[np.abs(shares[left] - shares[typical]).sum(axis=1) > self._reach]
         return more
@@ -167,6 +167,9 @@ def choose_samples(
         near = [np.flatnonzero(np.abs(scale - target) <= step / 8) for target in targets]
     else:
         near = np.array_split(np.arange(len(waits)), min(at_least, len(waits)))
-    return distinct(np.array([
-        mine[np.abs(shares[mine] - shares[mine].mean(axis=0)).sum(axis=1).argmin()] for mine in near if len(mine)
-    ]))  # fmt: skip
+    return distinct(np.array([mine[most_typical(shares[mine])] for mine in near if len(mine)]))
+
+
+def most_typical(shares: NDArray[np.float64]) -> int:
+    """The row of the signatures ``shares``, (n, d), that is closest to their mean, the first of equals."""
+    return int(np.abs(shares - shares.mean(axis=0)).sum(axis=1).argmin())

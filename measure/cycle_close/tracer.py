@@ -28,11 +28,11 @@ from measure.cycle_close.online_kernel import BUCKETS, Found
 from measure.cycle_close.predictors import predictor_named
 from measure.cycle_close.reuse import WaitModel
 from measure.cycle_close.samples import Sample, Samples
+from measure.cycle_close.schedule import BADLY
 from measure.cycle_close.signature import StaticEventCounter, with_static_events
 from measure.cycle_close.warmup import RecordQueue
 
 _RECORD = TraceSelection(blocks=True, addresses=True)
-BADLY = 0.1  # error of an estimate, as a fraction of the interval's cycles, from which it counts as bad
 _NOT_LEARNT = 0.5  # part at the beginning of a sample's record that trains neither predictors nor the L1I cache
 _SERIES = 64  # intervals that run without a return to Python; Ctrl-C loses those of the current series
 

@@ -194,8 +194,8 @@ def _with_advice(message: str, given: Mapping[str, Any]) -> str:
         return message
     return (
         f"{message}\nGive arguments after --, input with --stdin FILE, and files that it reads with --file FILE, or "
-        "with --file /NAME=FILE where it opens the relative path NAME, as it runs in /. The files that it saw: "
-        f"{_seen(given)}; if it ends so when all is well, --exit-status {status[1]}"
+        "with --file /NAME=FILE where it opens the relative path NAME, as it runs in /; if it ends so when all is "
+        f"well, --exit-status {status[1]}. The files that it saw: {_seen(given)}"
     )
 
 
