@@ -121,7 +121,7 @@ def test_every_run_is_a_use(base: Path) -> None:
 
 
 _LOADER = """
-import sys
+import sys, time
 from pathlib import Path
 from instrumenter.building.program_build import load_build
 from instrumenter.rewrite.counter_layout import CounterLayout
@@ -132,6 +132,7 @@ while not Path(sys.argv[2]).exists():
     build = load_build(place, layout)
     assert build is None or (build.text_bytes, build.warnings, build.sites) == (1, (), {}), build
     seen[build is None] += 1
+    time.sleep(0.001)  # every load is a use: without a pause hardly any build would stay old until it is trimmed
 print(seen[True], seen[False])
 """
 
