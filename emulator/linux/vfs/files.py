@@ -39,7 +39,7 @@ from emulator.linux.vfs.pipes import make_pipe
 from emulator.linux.vfs.procfs_tree import ProcFsProvider, ProcFsTree
 from emulator.linux.vfs.regular_files import RegularFile
 from emulator.linux.vfs.socket_names import SocketNames
-from emulator.linux.vfs.tmpfs import Tmpfs
+from emulator.linux.vfs.tmpfs import TEMPORARY, Tmpfs
 
 _OF_UNKNOWN_SIZE = 1 << 20  # enough for files in /proc, whose ``st_size`` is 0
 
@@ -51,7 +51,8 @@ class VirtualFiles:
 
     ``root``: host directory shown as ``/``; read-only but for the guest paths in ``writable``. Without it the root
     is in memory, empty but for what is mapped, and writable. ``mapped``: guest path to bytes, to a host file (a copy is
-    read now) or to a host directory (read-only like the root).
+    read now) or to a host directory (read-only like the root). /tmp is in memory, too, when the root has none or an empty
+    one and no other argument names it.
     ``capture``: guest paths that can be written and stay in memory; a path that ends in ``/`` includes
     everything below it.
     ``stdin``: bytes, or a host descriptor to pass through. ``stdout``, ``stderr``: a host descriptor, or None
@@ -88,6 +89,8 @@ class VirtualFiles:
         self.umask = 0o022
         self._generator = random.Random(f"devices {seed}")
         self._budget = MemoryBudget(capture_limit_bytes)
+        if root is not None and _lacks_temporary(root, [*mapped, *capture, *writable]):
+            capture = [*capture, f"{TEMPORARY}/"]
         self._notifications = Notifications()
         self._tmpfs = Tmpfs(capture, root is None, self.inodes, self.page_cache, self._budget)
         self._mounts = Mounts(self._devices(), self._tmpfs)
@@ -400,3 +403,12 @@ class VirtualFiles:
             flags = os.O_WRONLY if descriptor else os.O_RDONLY
             stream = Stream(name, flags, status, source, terminal, self._budget)
             self.descriptors.install(stream, at=descriptor)
+
+
+def _lacks_temporary(root: Path, given: Collection[str]) -> bool:
+    """Whether a guest with the host's directory ``root`` needs a /tmp in memory: the root has no files in its own, and
+    the guest paths ``given`` say nothing of it."""
+    if any(path == "/" or path == TEMPORARY or path.startswith(f"{TEMPORARY}/") for path in map(normalise, given)):
+        return False
+    there = root / TEMPORARY.lstrip("/")
+    return not os.path.lexists(there) or (not there.is_symlink() and there.is_dir() and not any(there.iterdir()))

@@ -217,6 +217,38 @@ def test_a_root_is_read_only_but_for_what_is_writable(tree: Path) -> None:
     assert sorted(os.listdir(tree / "work")) == ["input", "up"]
 
 
+@pytest.mark.parametrize("kind", ["missing", "empty"])
+def test_a_read_only_root_without_files_in_tmp_has_one_in_memory(kind: str, tree: Path) -> None:
+    """Without it a circuit simulator from a distribution ended with "tmpfile(): Read-only file system"."""
+    if kind == "empty":
+        (tree / "tmp").mkdir()
+    files = VirtualFiles(root=tree)
+    file = files.open("/tmp/new", CREATE, 0o600)
+    assert file.write(b"text") == 4
+    file.close()
+    assert read(files, "/tmp/new") == b"text"
+    assert files.status("/tmp", True).mode == 0o41777
+    assert "tmp" in [name for name, _ in files.open("/", READ, 0).names()]
+    files.remove("/tmp/new", False)
+    assert not (tree / "tmp").exists() or os.listdir(tree / "tmp") == []
+
+
+def test_what_the_user_says_of_tmp_holds(tree: Path, data: Path) -> None:
+    other = VirtualFiles(root=tree, mapped={"/tmp": data}, writable=["/tmp"])
+    assert read(other, "/tmp/file") == b"of data"
+    (tree / "tmp").mkdir()
+    VirtualFiles(root=tree, writable=["/tmp"]).open("/tmp/kept", CREATE, 0o600).close()
+    assert os.listdir(tree / "tmp") == ["kept"]
+    with_files = VirtualFiles(root=tree)
+    assert read(with_files, "/tmp/kept") == b""
+    assert error_of(with_files.open, "/tmp/new", CREATE, 0o600) == "EROFS"
+
+
+def test_a_link_in_the_place_of_tmp_is_not_followed_on_the_host(tree: Path) -> None:
+    (tree / "tmp").symlink_to("/nowhere")
+    assert error_of(VirtualFiles(root=tree).open, "/tmp/new", CREATE, 0o600) == "ENOENT"
+
+
 def test_a_writable_link_does_not_open_the_rest(tree: Path) -> None:
     (tree / "work" / "link").symlink_to("/etc/passwd")
     files = VirtualFiles(root=tree, writable=["/work"])
