@@ -26,7 +26,8 @@ def guest_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add --root, --map, --writable and --env to a command, which gets them as the argument ``guest``, a `Guest`."""
 
     @click.option("--root", type=click.Path(path_type=Path, exists=True, file_okay=False),
-                  help="Directory that the guest sees as /. Default: an empty one in memory.")  # fmt: skip
+                  help="Directory that the guest sees as /, read-only; /tmp is in memory when it is missing "
+                       "or empty there. Default: an empty one in memory.")  # fmt: skip
     @click.option("--map", "maps", multiple=True, metavar="GUEST=HOST",
                   help="Show the host file or directory HOST to the guest as GUEST. Repeatable.")  # fmt: skip
     @click.option("--writable", multiple=True, metavar="GUEST",

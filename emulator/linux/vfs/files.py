@@ -51,8 +51,8 @@ class VirtualFiles:
 
     ``root``: host directory shown as ``/``; read-only but for the guest paths in ``writable``. Without it the root
     is in memory, empty but for what is mapped, and writable. ``mapped``: guest path to bytes, to a host file (a copy is
-    read now) or to a host directory (read-only like the root). /tmp is in memory, too, when the root has none or an empty
-    one and no other argument names it.
+    read now) or to a host directory (read-only like the root). /tmp is in memory, too, when the root has none or an
+    empty one and no other argument names it.
     ``capture``: guest paths that can be written and stay in memory; a path that ends in ``/`` includes
     everything below it.
     ``stdin``: bytes, or a host descriptor to pass through. ``stdout``, ``stderr``: a host descriptor, or None
