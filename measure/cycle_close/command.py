@@ -24,6 +24,7 @@ from measure.console.interrupts import INTERRUPTED, exit_status
 from measure.console.progress import Status, WorkBar
 from measure.cycle_close import results
 from measure.cycle_close.job import Job, bad_ending, check_length, machine_for, program_file
+from measure.cycle_close.rate_labels import SHORT_LABELS
 from measure.cycle_close.rates import Columns, columns_of, deviations
 from measure.cycle_close.rerun import profile, trace_second_run
 from measure.cycle_close.rollback import RollBackTracer
@@ -303,15 +304,7 @@ def _print(console: Console, directory: Path, traced: Traced, full: Traced | Non
     if traced.sampled_again:
         _print_sampled_again(console, traced.sampled_again)
     if full is not None:
-        from rich.table import Table
-
-        shown = Table(title="Deviation from the full simulation [%]", title_justify="left")
-        for name in ("metric", "point-wise", "simulated", "matched", "unsampled", "whole run"):
-            shown.add_column(name, justify="left" if name == "metric" else "right")
-        for row in deviations(full.table, traced.table).itertuples(index=False):
-            cells = ["-" if np.isnan(value) else f"{value:.2f}" for value in row[1:]]
-            shown.add_row(str(row[0]).replace("_", " "), *cells)
-        console.print(shown)
+        _print_deviations(console, deviations(full.table, traced.table))
         console.print(
             f"The full simulation took {full.seconds:.2f} s: {full.seconds / traced.seconds:.1f} times as long."
         )
@@ -321,6 +314,29 @@ def _print(console: Console, directory: Path, traced: Traced, full: Traced | Non
         console.print("Interrupted: the trace ends where the program was interrupted.", style="yellow")
     if traced.ending is not None:
         console.print(f"The program failed: {traced.ending}", style="red")
+
+
+def _print_deviations(console: Console, found: pd.DataFrame) -> None:
+    """Print the deviation from the full simulation, a row a metric."""
+    from rich.table import Table
+
+    shown = Table(title="Deviation from the full simulation [%]", title_justify="left")
+    names = ("metric", "all", "simulated", "matched", "unsampled", "whole run", "absolute", "per 1000")
+    for name in names:
+        shown.add_column(name, justify="left" if name == "metric" else "right", no_wrap=True)
+    for row in found.to_dict("records"):
+        percent = (value for name, value in row.items() if str(name).endswith("_percent"))
+        cells = ["-" if np.isnan(value) else f"{value:.2f}" for value in percent]
+        absolute, accesses = row["absolute"], row["accesses_per_1000_instructions"]
+        shown.add_row(
+            SHORT_LABELS[row["metric"]], *cells, f"{absolute:.2g}", "-" if np.isnan(accesses) else f"{accesses:.3g}"
+        )
+    console.print(shown)
+    console.print(
+        "All: mean of the intervals. Absolute: their mean difference in the metric's own unit. Per 1000: how many "
+        "accesses or branches there are per 1000 instructions; the rate of few says little about the program's time.",
+        style="dim",
+    )  # fmt: skip
 
 
 def _print_sampled_again(console: Console, off: Sequence[float]) -> None:

@@ -1,4 +1,4 @@
-"""What the rates of `measure.cycle_close.rates` are called on pages, with their units."""
+"""What the rates of `measure.cycle_close.rates` are called on pages, with their units, and in narrow tables."""
 
 from __future__ import annotations
 
@@ -11,4 +11,13 @@ RATE_LABELS = {
     "l1i_hit_rate": "L1I hit rate",
     "l2_hit_rate": "L2 hit rate",
     "branch_hit_rate": "conditional branches predicted rightly",
+}
+
+SHORT_LABELS = {
+    "cpi": "CPI",
+    ENERGY: "energy [nJ]",
+    "l1d_hit_rate": "L1D hits",
+    "l1i_hit_rate": "L1I hits",
+    "l2_hit_rate": "L2 hits",
+    "branch_hit_rate": "branches",
 }

@@ -93,9 +93,17 @@ def whole_run_error(actual: pd.DataFrame, estimated: pd.DataFrame, name: str) ->
     return 100 * abs(rate(estimated[kept]) - truth) / truth if truth > 0 else float("nan")
 
 
+def _accesses_per_1000_instructions(table: pd.DataFrame, name: str) -> float:
+    below = RATES[name][1] if name in RATES else Event.INSTRUCTIONS
+    if below == Event.INSTRUCTIONS:
+        return float("nan")
+    return float(1000 * table[below.name.lower()].sum() / table["instructions"].sum())
+
+
 def deviations(actual: pd.DataFrame, estimated: pd.DataFrame) -> pd.DataFrame:
     """Per metric: average point-wise deviation over all intervals and by category, and the whole run's error,
-    all in percent. Both tables must have the same intervals."""
+    all in percent; the mean absolute difference of an interval, in the metric's unit; and for rates of accesses, how
+    many of them there are per 1000 instructions, else NaN. Both tables must have the same intervals."""
     if not np.array_equal(actual["end_instructions"], estimated["end_instructions"]):
         raise ValueError("the traces have different intervals")
     import pandas as pd
@@ -110,5 +118,8 @@ def deviations(actual: pd.DataFrame, estimated: pd.DataFrame) -> pd.DataFrame:
             mine = (estimated["category"] == category).to_numpy()
             row[f"{category}_percent"] = pointwise_deviation(truth[mine], guess[mine])
         row["whole_run_percent"] = whole_run_error(actual, estimated, name)
+        apart = np.abs(truth - guess)
+        row["absolute"] = float(np.nanmean(apart)) if not np.isnan(apart).all() else float("nan")
+        row["accesses_per_1000_instructions"] = _accesses_per_1000_instructions(actual, name)
         rows.append(row)
     return pd.DataFrame(rows)

@@ -25,6 +25,7 @@ CATEGORIES: tuple[tuple[str, Style], ...] = (("matched", "fourth"), ("unsampled"
 """Drawn in this order, so that the few intervals that were simulated are on top."""
 MOST_PHASES = 20
 MUCH_OFF_PERCENT = 10.0
+ACCESSES = "accesses_per_1000_instructions"
 _OPTIONS: dict[str, tuple[str, object]] = {
     "interval_instructions": ("--interval", 200_000), "threshold": ("--threshold", 0.25), "base": ("--base", "2L"),
     "dimensions": ("--dimensions", 32), "entries": ("--entries", 1024), "when_full": ("--when-full", "oldest"),
@@ -175,17 +176,23 @@ def _deviations(validation: Mapping[str, Any]) -> Markup:
     """The deviation from the full simulation, a row a metric."""
     kinds = ("deviation_percent", "simulated_percent", "matched_percent", "unsampled_percent", "whole_run_percent")
     rows = [
-        (RATE_LABELS[metric], *(_number(found[kind], "%") for kind in kinds))
+        (
+            RATE_LABELS[metric],
+            *(_number(found[kind], "%") for kind in kinds),
+            *("-" if found[kind] is None else f"{found[kind]:.2g}" for kind in ("absolute", ACCESSES)),
+        )
         for metric, found in validation["metrics"].items()
     ]
-    heads = ("metric", "all intervals", "simulated", "matched", "unsampled", "whole run")
+    heads = ("metric", "all intervals", "simulated", "matched", "unsampled", "whole run", "absolute", "accesses")
     return section(
         "Deviation from the full simulation",
         table("Deviation from the full simulation", heads, rows),
         paragraph(
             f"Mean deviation of an interval, by how it got its values. The full simulation took "
             f"{validation['full_seconds']:.2f} s. What simulated intervals deviate is the error of the warm-up; "
-            "matched ones have that of the phases, too.", note=True,
+            "matched ones have that of the phases, too. Absolute: mean difference of an interval in the metric's own "
+            "unit. Accesses: how many accesses or branches there are per 1000 instructions; the rate of few says "
+            "little about the program's time.", note=True,
         ),
     )  # fmt: skip
 

@@ -7,6 +7,7 @@ from itertools import chain
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -210,6 +211,20 @@ def test_deviation_has_n_terms_and_a_rule_for_zero() -> None:
     assert pointwise_deviation(np.array([0.0, 0.0, 2.0]), np.array([0.0, 1.0, 2.0])) == pytest.approx(100 / 3)
     assert pointwise_deviation(np.array([nan, 1.0]), np.array([1.0, nan])) != 0  # nothing to compare
     assert np.isnan(pointwise_deviation(np.array([nan]), np.array([1.0])))
+
+
+def test_deviations_are_absolute_too_and_tell_how_many_accesses_a_rate_is_of() -> None:
+    def with_misses(l2_misses: int) -> pd.DataFrame:
+        events = np.zeros(len(Event))
+        events[[Event.INSTRUCTIONS, Event.CYCLES, Event.L2_ACCESSES, Event.L2_MISSES]] = 10_000, 20_000, 4, l2_misses
+        return table_of([Interval(0, 0, 10_000, 0, Category.SIMULATED, 0, 0.0, events)])
+
+    compared = deviations(with_misses(3), with_misses(1)).set_index("metric")
+    assert compared["deviation_percent"]["l2_hit_rate"] == pytest.approx(200)
+    assert compared["absolute"]["l2_hit_rate"] == pytest.approx(0.5)
+    assert compared["accesses_per_1000_instructions"]["l2_hit_rate"] == pytest.approx(0.4)
+    assert compared["absolute"]["cpi"] == 0
+    assert np.isnan(compared["accesses_per_1000_instructions"]["cpi"])
 
 
 def test_short_intervals_are_refused(program: Path) -> None:
