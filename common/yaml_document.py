@@ -277,7 +277,11 @@ def _not_yaml(path: Path | str, text: str, problem: Exception) -> str:
     """The message for text that the YAML parser refuses."""
     mark = getattr(problem, "problem_mark", None)
     if mark is not None:
-        return f"{path}:{mark.line + 1}: not YAML: {getattr(problem, 'problem', None) or problem}"
+        what = f"{path}:{mark.line + 1}: not YAML: {getattr(problem, 'problem', None) or problem}"
+        opened = getattr(problem, "context_mark", None)
+        if opened is not None and opened.line != mark.line:
+            what += f" ({problem.context}, which begins at line {opened.line + 1})"  # type: ignore[attr-defined]
+        return what
     if isinstance(problem, yaml.reader.ReaderError):
         return f"{path}:{text.count(chr(10), 0, int(problem.position)) + 1}: not YAML: {problem.reason}"
     return f"{path}: not YAML: {problem}"

@@ -316,7 +316,8 @@ def main() -> None:
             measuring = partial(measure, name, options.size, options.repeats, ways, options.qemu_plugins, Path(folder))
             results[name] = journal.measured((name,), measuring)
             print(name, {way: round(told["seconds"], 3) for way, told in results[name].items()}, flush=True)
-    lines = [f"Size `{options.size}`, best of {options.repeats}. {about}.", "", *table(results)]
+    size = f"Size `{options.size}`, best" if any(name in PROGRAMS for name in programs) else "Best"
+    lines = [f"{size} of {options.repeats}. {about}.", "", *table(results)]
     print("\n" + "\n".join(lines))
     if options.out is not None:
         write_text(options.out, "# Speed of tracing\n\n" + "\n".join(lines) + "\n")

@@ -24,6 +24,7 @@ from measure.errors import CampaignError, RunError
 from measure.first_campaign.campaign_text import campaign_text, draft_text
 from measure.first_campaign.profile import profile
 from measure.first_campaign.program_keys import (
+    check_exists,
     flag_keys,
     input_keys,
     program_keys,
@@ -69,6 +70,7 @@ def write_first_campaign(request: Request, console: Console) -> Path:
     """
     name = _name_of(request)
     place = request.out or Path(f"{name}.yaml")
+    check_exists(request.program)
     check_file_place(place)
     if place.exists() and not request.force:
         raise CampaignError(f"{place} exists already: choose another place with --out, or overwrite it with --force")

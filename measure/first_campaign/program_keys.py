@@ -78,6 +78,12 @@ def _make_command(directory: Path) -> str:
     return " ".join([command, *called])
 
 
+def check_exists(program: Path) -> None:
+    """Raise `CampaignError` if there is neither a file nor a directory of that name."""
+    if not program.is_file() and not program.is_dir():
+        raise CampaignError(f"{program}: no such file or directory; expected a C or C++ file or a directory")
+
+
 def program_keys(
     program: Path, build: str | None, binary: str | None, beside: Path, notify: Callable[[str], None]
 ) -> dict[str, Any]:
@@ -110,8 +116,7 @@ def program_keys(
         if binary is not None:
             raise CampaignError("--binary names what a build makes, but the directory has no build: leave it out")
         return sources_keys(sources, beside)
-    if not program.is_file():
-        raise CampaignError(f"{program}: no such file or directory; expected a C or C++ file or a directory")
+    check_exists(program)
     for option, value in (("--build", build), ("--binary", binary)):
         if value is not None:
             raise CampaignError(f"{option} means nothing for one source file: give the directory that is built")

@@ -66,6 +66,7 @@ def test_the_file_says_what_the_program_does(folder: Path) -> None:
 
     before = (folder / "demo.yaml").read_bytes()
     assert "demo.yaml exists already" in failed("demo.c")
+    assert "demo.cc: no such file or directory" in failed("demo.cc")  # not that its campaign exists
     assert (folder / "demo.yaml").read_bytes() == before
     assert measure("init", "demo.c", "--force", "--machine", ROOT / "configs/machines/strongarm.yaml").exit_code == 0
     other, _ = load_campaign(folder / "demo.yaml")
