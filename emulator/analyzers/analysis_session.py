@@ -88,7 +88,8 @@ class Session:
                 machine.count_from_here()
                 began = True
             # Run one interval at a time if events have to be delivered before the end of each interval.
-            done = machine.run_intervals(length, 1 if machine.selection.delivers else 256)
+            left = -(-(until_instructions - machine.instructions) // length)
+            done = machine.run_intervals(length, 1 if machine.selection.delivers else min(left, 256))
             machine.drain()
             for analyzer in self.analyzers:
                 if len(done) and analyzer.interval_instructions:

@@ -1,6 +1,6 @@
 """What watching a program costs: analyzers over no analyzer, side by side in one run, and the bars for it.
 
-    python -m experiments.benchmarks.tracing_speed [--size large] [--repeats 3] [--qemu-plugins DIR] [--out results.md]
+    python -m experiments.benchmarks.tracing_speed [--size large] [--repeats 5] [--qemu-plugins DIR] [--out results.md]
     python -m experiments.benchmarks.tracing_speed --programs held-out
 
 ``--programs held-out``: the five programs that `process_speed` keeps aside, on which no engine was tuned, with its
@@ -8,8 +8,9 @@ inputs of 0.5 to 1.6 G instructions (``--size`` is not for them).
 
 Each program's figures are kept as they are measured: the same call goes on where one was stopped, --anew begins again.
 
-Every figure is the seconds of running, in a process that finds the translations of an earlier one and has loaded all
-kernels for a short run of the same; the best of several rounds, and each round runs all ways one after the other.
+Every figure is of a process that finds the translations of earlier ones and has loaded all kernels. It runs the program
+under all ways at once, 50 M instructions of each in turn, and compares each slice with the untraced one beside it: see
+`side_by_side`. QEMU's plug-in runs alone; its best round counts.
 
 ``untraced``   no analyzer
 ``counting``   executions of instructions, by block: at most 1.05 times untraced
@@ -29,7 +30,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import math
 import os
 import subprocess
 import sys
@@ -42,6 +42,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from common.atomic_files import write_text
 from emulator.analyzers.analysis_session import HookContext, Session
@@ -67,7 +68,9 @@ INTERVAL = 10_000_000
 HELD_OUT = {
     "lua": ["-", "1"], "sqlite": ["200"], "picosat": ["30", "9"], "zopfli": ["500"], "brotli": ["500", "10"],
 }  # fmt: skip
-Results = dict[str, dict[str, dict[str, float]]]  # program, way: what was told
+SLICE = 50_000_000  # instructions
+LEAVING_TRANSLATIONS = 3  # processes before the one that is timed
+Results = dict[str, dict[str, float]]  # way: what was told
 
 
 @numba_kernel
@@ -183,64 +186,102 @@ def analyzers_of(way: str, rare_pc: int) -> list[Any]:
     return [{"counting": Counting, "sum": Sum, "columns": Columns, "functions": Functions}[way]()]
 
 
-def run(way: str, guest: Guest, arguments: list[str], rare_pc: int) -> dict[str, float]:
-    """One run: ``seconds``, ``instructions``, and ``events`` of rare ones."""
-    with guest.machine(arguments) as machine:
-        watching = analyzers_of(way, rare_pc)
-        session = Session(machine, watching)
+class WatchedRun:
+    """A run of the guest under a way, which goes on piece by piece. ``seconds``: of running, up to now."""
+
+    def __init__(self, way: str, guest: Guest, arguments: list[str], rare_pc: int) -> None:
+        self._way, self._analyzers = way, analyzers_of(way, rare_pc)
+        self._machine = guest.machine(arguments)
+        self._session = Session(self._machine, self._analyzers)
+        self.seconds = 0.0
+
+    @property
+    def ended(self) -> bool:
+        return self._machine.ending is not None
+
+    def advance(self, until_instructions: int) -> float:
+        """Go on to the first block boundary at or after so many instructions in all, or to the end; the seconds."""
         start = time.perf_counter()
-        session.run()
-        session.finish()
+        if self._session.run(until_instructions) is not None:
+            self._session.finish()
         seconds = time.perf_counter() - start
+        self.seconds += seconds
+        return seconds
+
+    def close(self) -> dict[str, float]:
+        """End it: ``seconds``, ``instructions``, and ``events`` of rare ones. SystemExit if an analyzer missed some."""
+        machine = self._machine
         machine.save_translations()
-        for analyzer in watching:
+        for analyzer in self._analyzers:
             seen = int(analyzer.state[0]) if isinstance(analyzer, Sum | Columns | Functions) else machine.instructions
             if seen != machine.instructions:
-                raise SystemExit(f"{way}: {seen} events of {machine.instructions} instructions")
-        events = sum(analyzer.events for analyzer in watching if isinstance(analyzer, Rare))
-        return {"seconds": seconds, "instructions": machine.instructions, "events": events}
+                raise SystemExit(f"{self._way}: {seen} events of {machine.instructions} instructions")
+        events = sum(analyzer.events for analyzer in self._analyzers if isinstance(analyzer, Rare))
+        machine.close()
+        return {"seconds": self.seconds, "instructions": machine.instructions, "events": events}
+
+
+def run(way: str, guest: Guest, arguments: list[str], rare_pc: int) -> dict[str, float]:
+    """One run: ``seconds``, ``instructions``, and ``events`` of rare ones."""
+    watched = WatchedRun(way, guest, arguments, rare_pc)
+    watched.advance(1 << 62)
+    return watched.close()
+
+
+def side_by_side(ways: Sequence[str], guest: Guest, rare_pc: int, rounds: int) -> Results:
+    """Run the guest under all ways at once, a slice of each in turn, ``rounds`` times; what is told of each way.
+
+    ``seconds`` of the first way are the sums of its slices' medians over the rounds; of another way, those times its
+    ratio (`ratio_of_slices`). A machine's speed changes by a factor of two for seconds on end when others use the
+    other half of a core, which leaves the ratio of two slices of the same time alone.
+    """
+    seconds: dict[str, list[list[float]]] = {way: [] for way in ways}
+    told: dict[str, dict[str, float]] = {}
+    for round_ in range(rounds):
+        runs = {way: WatchedRun(way, guest, guest.arguments, rare_pc) for way in ways}
+        slices: dict[str, list[float]] = {way: [] for way in ways}
+        for number in itertools.count(1):
+            for way in ways if (round_ + number) % 2 else reversed(ways):
+                slices[way].append(runs[way].advance(SLICE * number))
+            if all(one.ended for one in runs.values()):
+                break
+        for way in ways:
+            seconds[way].append(slices[way])
+            told[way] = runs[way].close()
+    n = min(len(one) for those in seconds.values() for one in those)  # a last block may end one slice later
+    times = {way: np.array([[*one[: n - 1], sum(one[n - 1 :])] for one in those]) for way, those in seconds.items()}
+    base = times[ways[0]]
+    for way in ways:
+        told[way]["seconds"] = float(np.median(base, axis=0).sum()) * ratio_of_slices(base, times[way])
+    return told
+
+
+def ratio_of_slices(base: NDArray[np.float64], other: NDArray[np.float64]) -> float:
+    """How many times as long as ``base`` the ``other`` takes. Both: (rounds, slices) seconds; each slice was timed next
+    to that of the other. The mean over slices, by their time, of the median over rounds of the ratio."""
+    weights = np.median(base, axis=0)
+    return float((np.median(other / base, axis=0) * weights).sum() / weights.sum())
 
 
 def measure(name: str, size: str, repeats: int, ways: Sequence[str], plugins: Path | None, folder: Path) -> Any:
-    """The best of every way, by its name."""
+    """What is told of every way, by its name."""
     guest = guest_of(name, size, folder)
     rare_pc = rare_place(guest) if "rare" in ways else 0
-    found: dict[str, dict[str, float]] = {}
-    for round_ in range(-1, repeats):  # the first one leaves translations, and is not counted
-        for way in ways:
-            command = [
-                sys.executable,
-                "-m",
-                "experiments.benchmarks.tracing_speed",
-                "--run",
-                way,
-                json.dumps(asdict(guest)),
-                str(rare_pc),
-            ]
-            told = json.loads(_output(command, folder / "cache"))
-            if round_ >= 0 and told["seconds"] < found.get(way, {"seconds": math.inf})["seconds"]:
-                found[way] = told
-        library = plugins / "libcache.so" if plugins is not None else None
-        emulator = qemu()
-        if round_ >= 0 and library is not None and library.is_file() and emulator is not None:
+    command = [sys.executable, "-m", "experiments.benchmarks.tracing_speed"]
+    command += ["--run", json.dumps([*ways]), json.dumps(asdict(guest)), str(rare_pc)]
+    for _ in range(LEAVING_TRANSLATIONS):
+        _output([*command, "1"], folder / "cache")
+    found = json.loads(_output([*command, str(repeats)], folder / "cache"))
+    library = plugins / "libcache.so" if plugins is not None else None
+    emulator = qemu()
+    if library is not None and library.is_file() and emulator is not None:
+        plugin = [emulator, "-plugin", f"{library},l2=on", "-d", "plugin", "-D", os.devnull]
+        times = []
+        for _ in range(repeats):
             start = time.perf_counter()
-            _output(
-                [
-                    emulator,
-                    "-plugin",
-                    f"{library},l2=on",
-                    "-d",
-                    "plugin",
-                    "-D",
-                    os.devnull,
-                    guest.program,
-                    *guest.arguments,
-                ],
-                folder,
-                guest.stdin,
-            )
-            told = {"seconds": time.perf_counter() - start, "instructions": found["untraced"]["instructions"]}
-            found["QEMU's caches"] = min(told, found.get("QEMU's caches", told), key=lambda one: one["seconds"])
+            _output([*plugin, guest.program, *guest.arguments], folder, guest.stdin)
+            times.append(time.perf_counter() - start)
+        found["QEMU's caches"] = {"seconds": min(times), "instructions": found["untraced"]["instructions"]}
     return found
 
 
@@ -250,7 +291,7 @@ def _output(command: list[str], cache: Path, stdin: str | None = None) -> bytes:
         return subprocess.run(command, env=environment, stdin=given, stdout=subprocess.PIPE, check=True).stdout
 
 
-def table(results: Results) -> Iterator[str]:
+def table(results: dict[str, Results]) -> Iterator[str]:
     """The results as lines of Markdown, with the bars."""
     ways = list(dict.fromkeys(way for found in results.values() for way in found if way != "untraced"))
     yield f"| over untraced | {' | '.join(ways)} | caches, M instructions/s | QEMU's | rare events, us each |"
@@ -286,7 +327,7 @@ def table(results: Results) -> Iterator[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--size", default="large", help="size argument of the workloads (default: large)")
-    parser.add_argument("--repeats", type=int, default=3, help="rounds; the best counts (default: 3)")
+    parser.add_argument("--repeats", type=int, default=5, help="rounds; the median counts (default: 5)")
     parser.add_argument(
         "--programs", nargs="+", choices=(*PROGRAMS, *HELD_OUT, "held-out"), default=list(PROGRAMS), metavar="NAME",
         help=f"{', '.join(PROGRAMS)} (default), or {', '.join(HELD_OUT)} (held-out: all of these)",
@@ -295,18 +336,19 @@ def main() -> None:
     parser.add_argument("--qemu-plugins", type=Path, metavar="DIR", help="where QEMU's libcache.so is")
     parser.add_argument("--out", type=Path, help="write the table as Markdown, too")
     parser.add_argument("--anew", action="store_true", help="measure again what an earlier call measured")
-    parser.add_argument("--run", nargs=3, metavar=("WAY", "GUEST", "PC"), help=argparse.SUPPRESS)
+    parser.add_argument("--run", nargs=4, metavar=("WAYS", "GUEST", "PC", "ROUNDS"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.run:
-        way, described_guest, pc = options.run
+        ways, described_guest, pc, rounds = options.run
         guest = Guest(**json.loads(described_guest))
-        run(way, guest, guest.short_arguments, int(pc))
-        print(json.dumps(run(way, guest, guest.arguments, int(pc))))
+        for way in json.loads(ways):  # loads all kernels
+            run(way, guest, guest.short_arguments, int(pc))
+        print(json.dumps(side_by_side(json.loads(ways), guest, int(pc), int(rounds))))
         return
     ways = list(dict.fromkeys(("untraced", *options.ways)))
     chosen = [[*HELD_OUT] if name == "held-out" else [name] for name in options.programs]
     programs = list(dict.fromkeys(itertools.chain(*chosen)))
-    results: Results = {}
+    results: dict[str, Results] = {}
     about = described()
     depends = {"size": options.size, "repeats": options.repeats, "ways": ways, "host": about,
                "plugins": options.qemu_plugins}  # fmt: skip
@@ -316,8 +358,8 @@ def main() -> None:
             measuring = partial(measure, name, options.size, options.repeats, ways, options.qemu_plugins, Path(folder))
             results[name] = journal.measured((name,), measuring)
             print(name, {way: round(told["seconds"], 3) for way, told in results[name].items()}, flush=True)
-    size = f"Size `{options.size}`, best" if any(name in PROGRAMS for name in programs) else "Best"
-    lines = [f"{size} of {options.repeats}. {about}.", "", *table(results)]
+    size = f"Size `{options.size}`, median" if any(name in PROGRAMS for name in programs) else "Median"
+    lines = [f"{size} of {options.repeats} rounds. {about}.", "", *table(results)]
     print("\n" + "\n".join(lines))
     if options.out is not None:
         write_text(options.out, "# Speed of tracing\n\n" + "\n".join(lines) + "\n")

@@ -4,11 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from emulator.machine import Machine
 from experiments.benchmarks import process_speed, tracing_speed
-from experiments.benchmarks.tracing_speed import HELD_OUT, RARE_EVENTS, WAYS, Guest, rare_place, run, table
+from experiments.benchmarks.tracing_speed import (
+    HELD_OUT,
+    RARE_EVENTS,
+    WAYS,
+    Guest,
+    rare_place,
+    ratio_of_slices,
+    run,
+    side_by_side,
+    table,
+)
 from instrumenter.building.program_build import build_program
 
 GUEST = """
@@ -66,6 +77,23 @@ def test_one_that_misses_events_is_found_out(guest: Guest, monkeypatch: pytest.M
     monkeypatch.setattr(tracing_speed.Columns, "selection", "class=memory fields=pc,address")
     with pytest.raises(SystemExit, match=r"columns: \d+ events of \d+ instructions"):
         run("columns", guest, ["x"], 0)
+
+
+def test_ways_run_side_by_side_to_the_end(guest: Guest) -> None:
+    alone = run("untraced", guest, ["x"], 0)
+    told = side_by_side(["untraced", "counting", "bbv"], guest, 0, 2)
+    assert [one["instructions"] for one in told.values()] == [alone["instructions"]] * 3
+    assert all(one["seconds"] > 0 for one in told.values())
+
+
+def test_a_machine_that_gets_slower_for_a_while_leaves_ratios_of_slices_alone() -> None:
+    generator = np.random.default_rng(1)
+    costs, factors = generator.uniform(1, 5, 20), generator.uniform(1, 1.3, 20)
+    speeds = np.where(generator.random((9, 20)) < 0.4, 2.0, 1.0)  # of the machine, while a pair of slices runs
+    base, other = costs * speeds, costs * factors * speeds
+    other[0, 3] *= 7  # once, only one of the two is disturbed
+    assert ratio_of_slices(base, other) == pytest.approx((costs * factors).sum() / costs.sum(), rel=0.03)
+    assert ratio_of_slices(base, base) == 1
 
 
 def test_what_is_said_of_the_bars() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from emulator.analyzers.analysis_session import HookContext, Session
 from emulator.analyzers.analyzer import Analyzer
 from emulator.analyzers.batch import Batch
+from emulator.analyzers.vectors import BlockVectors
 from emulator.errors import EmulatorError
 from emulator.events import FULL_RECORD, BlockFacts, TraceSelection
 from emulator.linux.vfs.files import VirtualFiles
@@ -113,6 +115,15 @@ def test_an_analyzer_that_changes_its_mind(small: Path, steps: list[Any]) -> Non
                 assert len(tiers) == 2
                 assert all(tier.regions for tier in tiers)
         assert fickle.pcs == expected
+
+
+def test_intervals_end_at_most_one_further_than_asked(small: Path) -> None:
+    with Machine(small, ["3"]) as machine:
+        session = Session(machine, [BlockVectors(500, os.devnull)])
+        assert session.run(2100) is None
+        assert 2100 <= machine.instructions < 2500 + 5 * 64  # five intervals, each to the end of a block
+        session.run()
+        session.finish()
 
 
 def test_changing_from_a_batch(small: Path) -> None:
