@@ -103,9 +103,16 @@ class GuestMemory(MappedMemory):
 
     def write(self, address: int, data: bytes | bytearray | memoryview) -> None:
         """Raises `MemoryFault` before anything is written."""
-        self._check(address, len(data), WRITE)
-        self._code_written(address, len(data))
-        self._view[address : address + len(data)] = data
+        end = address + len(data)
+        # Within one page without code, which nearly all results of system calls are: programs ask for the time often.
+        if not (
+            0 <= address < ADDRESS_SPACE_BYTES
+            and (end - 1) >> PAGE_SHIFT == address >> PAGE_SHIFT
+            and self._table[address >> PAGE_SHIFT] & (WRITE | EXEC) == WRITE
+        ):
+            self._check(address, len(data), WRITE)
+            self._code_written(address, len(data))
+        self._view[address:end] = data
 
     def peek(self, address: int, n_bytes: int) -> bytes | None:
         """Bytes to execute; None when they cross a page boundary or are not executable."""

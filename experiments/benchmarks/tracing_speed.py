@@ -69,7 +69,7 @@ HELD_OUT = {
     "lua": ["-", "1"], "sqlite": ["200"], "picosat": ["30", "9"], "zopfli": ["500"], "brotli": ["500", "10"],
 }  # fmt: skip
 SLICE = 50_000_000  # instructions
-LEAVING_TRANSLATIONS = 3  # processes before the one that is timed
+LEAVING_TRANSLATIONS = 3  # processes of each way, before the one that is timed
 Results = dict[str, dict[str, float]]  # way: what was told
 
 
@@ -267,11 +267,15 @@ def measure(name: str, size: str, repeats: int, ways: Sequence[str], plugins: Pa
     """What is told of every way, by its name."""
     guest = guest_of(name, size, folder)
     rare_pc = rare_place(guest) if "rare" in ways else 0
-    command = [sys.executable, "-m", "experiments.benchmarks.tracing_speed"]
-    command += ["--run", json.dumps([*ways]), json.dumps(asdict(guest)), str(rare_pc)]
-    for _ in range(LEAVING_TRANSLATIONS):
-        _output([*command, "1"], folder / "cache")
-    found = json.loads(_output([*command, str(repeats)], folder / "cache"))
+
+    def told(ways: Sequence[str], rounds: int) -> Any:
+        command = [sys.executable, "-m", "experiments.benchmarks.tracing_speed", "--run", json.dumps([*ways])]
+        return json.loads(_output([*command, json.dumps(asdict(guest)), str(rare_pc), str(rounds)], folder / "cache"))
+
+    for way in ways:  # each way alone: together they would share one processor for translating
+        for _ in range(LEAVING_TRANSLATIONS):
+            told([way], 1)
+    found = told(ways, repeats)
     library = plugins / "libcache.so" if plugins is not None else None
     emulator = qemu()
     if library is not None and library.is_file() and emulator is not None:
