@@ -26,10 +26,11 @@ def explain(
 ) -> None:  # fmt: skip
     """Say why relations are perturbed in the results in DIR, and what helps.
 
-    DIR is what `measure run` left. For each broken relation, within a run or across runs: which software metric changes
-    it and at which line, by which mechanism (the counters' execution, their memory accesses, the layout of code and
-    data, the sampler in the program, what the compiler made otherwise), and which remedies help; the best ones are
-    judged in further pairs with the plain program. The emulated machine makes runs for this that no processor can make.
+    DIR is what `measure run` left, or the campaign file if its results are in results/NAME. For each broken relation,
+    within a run or across runs: which software metric changes it and at which line, by which mechanism (the counters'
+    execution, their memory accesses, the layout of code and data, the sampler in the program, what the compiler made
+    otherwise), and which remedies help; the best ones are judged in further pairs with the plain program. The emulated
+    machine makes runs for this that no processor can make.
     `explain: true` in a campaign file does the same after its verdicts.
 
     Leaves DIR/explain/explain.html, explain.json, and NAME.yaml, the campaign with the best remedy.
