@@ -27,6 +27,7 @@ STEPS = {
 _LATEST = 30  # ended runs that show the pace
 _PRIOR_RUNS = 4.0  # that the pace of the campaign's runs counts as, and one more for each that is in progress
 _ERROR = 0.15  # of the pace
+_PROBABLE = 0.3  # share of the further runs that may be needed, in the upper estimate
 _CUT_PAIRS, _CONFIRMING_PAIRS = 3, 10
 
 
@@ -144,7 +145,7 @@ class Outlook:
             builds -= min(self._clock() - self._building_since, build_pace * min(self._building, programs))
         return (
             (runs_pace * left + builds) * (1 - _ERROR),
-            (runs_pace * (left + most) / 2 + builds) * (1 + _ERROR),
+            (runs_pace * (left + _PROBABLE * (most - left)) + builds) * (1 + _ERROR),
         )  # fmt: skip
 
     def begin_text(self) -> str:

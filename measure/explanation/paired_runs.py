@@ -167,7 +167,7 @@ class PairedRuns:
             by_settings.setdefault(replace(choice, metrics=()), []).append(choice)
         wanted = []
         for settings, alike in by_settings.items():
-            names = {f"set{n}": choice for n, choice in enumerate(alike) if choice.metrics}
+            names = {f"the program with {', '.join(choice.metrics)}": choice for choice in alike if choice.metrics}
             campaign = settings.changed(self.campaign)
             campaign = campaign.model_copy(
                 update={
