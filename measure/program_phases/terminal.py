@@ -9,7 +9,6 @@ import numpy as np
 from rich.markup import escape
 
 from measure.console.tables import print_table
-from measure.cycle_close.rate_labels import SHORT_LABELS
 from measure.program_phases.bbv import BasicBlockVectors
 from measure.program_phases.choose import Phases
 from measure.program_phases.homogeneity import PROGRAM
@@ -24,6 +23,8 @@ _SHOWN_PHASES = 5
 
 def _short(metric: str) -> str:
     """A shortened name, to leave room for other columns, as markup."""
+    from measure.cycle_close.rate_labels import SHORT_LABELS
+
     if metric in SHORT_LABELS:
         return escape(SHORT_LABELS[metric])
     return metric.replace("_nj_per_instruction", " nJ").replace("_rate", "s").replace("_", " ")
