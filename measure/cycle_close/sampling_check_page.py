@@ -86,13 +86,14 @@ def print_check(console: Console, check: SamplingCheck, results: Sequence[Sampli
         (
             escape(one.name), f"[{VERDICT_STYLES[one.verdict]}]{one.verdict}[/]",
             f"{100 * one.simulated:.2f}", f"{one.speedup:.1f}",
-            f"{one.inner.verdict} ({worst(one.inner):.2f})", f"{one.outer.verdict} ({worst(one.outer):.2f})",
+            f"within: {one.inner.verdict} ({worst(one.inner):.2f});\n"
+            f"across: {one.outer.verdict} ({worst(one.outer):.2f})",
         )
         for one in results
     ]  # fmt: skip
     headings = (
-        "configuration", "verdict", "simulated\n\\[%]", "speed-up\n\\[times]", "within a run\n(change of z)",
-        "across runs\n(change of z)",
+        "configuration", "verdict", "simulated\n\\[%]", "speed-up\n\\[times]",
+        "within a run, and\nacross runs (change of z)",
     )  # fmt: skip
     title = escape(f"{check.name}: sampling against {check.baselines} full simulations")
     print_table(console, title, headings, rows, right=[2, 3])
