@@ -70,12 +70,13 @@ def _list_system_calls(context: click.Context, _: click.Parameter, wanted: bool)
     epilog="""Examples:
 
 \b
-  emulate -- ./program input.txt
-  emulate --stats -- ./program
-  emulate --machine configs/machines/strongarm.yaml --stats -- ./program
+  instrument-cc -O2 -o chess experiments/workloads/chess.c      (a program to try; any static riscv64 one will do)
+  emulate -- ./chess small
+  emulate --stats -- ./chess small
+  emulate --machine configs/machines/strongarm.yaml --stats -- ./chess small
+  emulate --analyzer mix --analyzer 'bbv interval=1M out=chess.bb' -- ./chess small
+  emulate --analyzer caches --select 'symbol=search class=load' --from main -- ./chess small
   emulate --map /data=./inputs --limit 2G -- ./program /data/a.txt
-  emulate --analyzer mix --analyzer 'bbv interval=10M out=p.bb' -- ./program
-  emulate --analyzer caches --select 'symbol=search class=load' --from main -- ./program
   emulate --analyzer ./mine.py:MyAnalyzer -- ./program
 
 A selection is KEY=VALUE,VALUE ...: class (load, store, memory, branch, call, control, fp, ...) and mnemonic select
@@ -87,7 +88,9 @@ instruction limit was reached; 2 for bad arguments or a file that is not a progr
 @click.option("--machine", "machine_path", type=click.Path(path_type=Path), metavar="M.yaml",
               help="Simulate this machine's timing (caches, predictor, pipeline) and count its events.")  # fmt: skip
 @guest_options
-@click.option("--seed", default=0, show_default=True, help="Seed of page placement, getrandom and AT_RANDOM.")
+@click.option(
+    "--seed", default=0, show_default=True, metavar="N", help="Seed of page placement, getrandom and AT_RANDOM."
+)
 @click.option("--limit", metavar="N", help="Stop after N instructions (k, M, G, T). Default: never.")
 @click.option("--stats", is_flag=True, help="Print instruction and event counts to stderr at the end.")
 @click.option("--analyzer", "names", multiple=True, metavar="'NAME KEY=VALUE ...'",

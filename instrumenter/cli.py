@@ -19,7 +19,11 @@ USAGE_ERROR, WORK_FAILED = 2, 1
 
 
 @click.command(
-    epilog="""SPEC.yaml, in short:
+    epilog="""Example, and a SPEC.yaml in short:
+
+\b
+  instrument spec.yaml --out counted --build
+  emulate -- counted/program small
 
 \b
   sources: [chess.c]
@@ -40,7 +44,7 @@ counters.txt (metric, symbol, offset in bytes) and compile.sh; with --build also
 
 Exit status: 0 done; 1 the program does not compile; 2 bad input.""",
 )
-@click.argument("spec", type=click.Path(path_type=Path))
+@click.argument("spec", metavar="SPEC.yaml", type=click.Path(path_type=Path))
 @click.option("--out", required=True, type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
               help="Directory to write to; it is made if necessary.")  # fmt: skip
 @click.option("--build", "with_program", is_flag=True, help="Also compile and link DIR/program.")

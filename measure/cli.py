@@ -26,6 +26,8 @@ from measure.watch.cli import watch
 if TYPE_CHECKING:
     from rich.console import Console
 
+_KINDS = ["campaign", "sampling-check", "machine", "summary", "verdicts"]
+
 
 class _Commands(click.Group):
     """Turns expected errors into one message and the right exit status."""
@@ -66,11 +68,12 @@ def main() -> None:
     """
 
 
-@main.command()
-@click.argument("campaign", type=click.Path(path_type=Path))
+@main.command(short_help="Run a campaign, or continue it, and report its verdicts.")
+@click.argument("campaign", metavar="CAMPAIGN.yaml", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR",
               help="Where results go. Default: results/NAME in the current directory.")  # fmt: skip
-@click.option("--workers", type=click.IntRange(1), help="Runs at once. Default: one a processor.")
+@click.option("--workers", type=click.IntRange(1), metavar="N",
+              help="Runs at once. Default: one a processor.")  # fmt: skip
 @scheduler_option
 @click.option("--counts", is_flag=True,
               help="Only count: one fast run without timing that lists each software metric's events and places, and "
@@ -99,6 +102,11 @@ def run(
 
     Before a long campaign, --counts shows in seconds whether every software metric fires; its exit status is 0 also
     when one does not. --dry-run says besides what the campaign will take, and what it can find.
+
+    \b
+      measure run --counts configs/campaigns/quickstart.yaml
+      measure run --dry-run configs/campaigns/quickstart.yaml
+      measure run configs/campaigns/quickstart.yaml
     """
     if counts or dry_run:
         from measure.campaign.preview import preview
@@ -122,7 +130,7 @@ def run(
     )  # fmt: skip
 
 
-@main.command()
+@main.command(short_help="Write a report again from the stored runs.")
 @click.argument("results", metavar="DIR|CAMPAIGN.yaml", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR",
               help="Where the results of CAMPAIGN.yaml are. Default: results/NAME.")  # fmt: skip
@@ -150,10 +158,17 @@ def report(
     raise SystemExit(report_campaign(results, out, _console(), settings, verdicts, open_page=open_page))
 
 
-@main.command()
-@click.argument("kind", type=click.Choice(["campaign", "sampling-check", "machine", "summary", "verdicts"]))
+@main.command(short_help="Print the JSON Schema of a kind of file.")
+@click.argument("kind", metavar="|".join(_KINDS), type=click.Choice(_KINDS))
 def schema(kind: str) -> None:
-    """Print the JSON Schema of a file kind, for editors and checks."""
+    """Print the JSON Schema of a kind of file, for editors and checks: every key with its unit and default.
+
+    Files that you write: campaign (for `measure run`), sampling-check (for `measure check-sampling`), machine. Files
+    that commands write: summary (summary.json of `measure run`), verdicts (verdicts.json).
+
+    \b
+      measure schema campaign > campaign.schema.json
+    """
     if kind == "campaign":
         from measure.campaign.campaign_model import Campaign
 
@@ -184,7 +199,7 @@ def schema(kind: str) -> None:
     click.echo(json.dumps(document, indent=2))
 
 
-@main.command()
+@main.command(short_help="List the hardware metrics that a machine offers.")
 @click.argument("file", metavar="MACHINE.yaml|CAMPAIGN.yaml|host", type=click.Path(path_type=Path))
 @settings_option("file")
 def metrics(file: Path, settings: tuple[str, ...]) -> None:
@@ -193,6 +208,11 @@ def metrics(file: Path, settings: tuple[str, ...]) -> None:
     Given a campaign: the metrics of its machine, with a mark at those that it collects, then its software metrics.
     Metrics that the machine lacks are errors, with exit status 2. Given the word host: the metrics of the processor
     that this command runs on, and why others are not counted.
+
+    \b
+      measure metrics configs/machines/desktop.yaml
+      measure metrics configs/campaigns/quickstart.yaml
+      measure metrics host
     """
     from measure.campaign.list_metrics import list_host_metrics, list_metrics
     from measure.errors import CampaignError
@@ -204,12 +224,17 @@ def metrics(file: Path, settings: tuple[str, ...]) -> None:
         raise CampaignError("\n".join(listing.problems))
 
 
-@main.command()
-@click.argument("catalogue", type=click.Path(path_type=Path), default="configs/programs.yaml")
+@main.command(short_help="List the programs that campaigns can name.")
+@click.argument("catalogue", metavar="[CATALOGUE.yaml]", type=click.Path(path_type=Path),
+                default="configs/programs.yaml")  # fmt: skip
 def programs(catalogue: Path) -> None:
     """List the programs of CATALOGUE.yaml, which a campaign names by `program: {catalogue: NAME, size: SIZE}`.
 
     Default: configs/programs.yaml. Programs of a package registry are fetched when a campaign first needs them.
+
+    \b
+      measure programs
+      measure programs configs/programs.yaml
     """
     from measure.errors import CampaignError
     from measure.programs.catalogue import ProgramError, load_catalogue
@@ -231,12 +256,15 @@ def programs(catalogue: Path) -> None:
             click.echo(f"{'':<12}from {program.package.archive}")
 
 
-@main.command()
+@main.command(short_help="Try this installation out.")
 def doctor() -> None:
     """Try this installation out, and print what a report of a defect needs.
 
     Looks at host, packages, memory, disk and cache, then compiles a small program and runs it on the emulator's
     engines. Exit status: 1 if something fails, 0 if not; warnings say what would be slow.
+
+    \b
+      measure doctor
     """
     from measure.console.doctor import examine
 

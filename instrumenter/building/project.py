@@ -112,8 +112,9 @@ class ProjectRecipe:
         metrics: Mapping[str, MetricSpec],
         code_offset_bytes: int = 0,
         notify: Callable[[str], None] | None = None,
+        about: str = "",
     ) -> Build:
-        """Run the build command if necessary, and link with the code offset.
+        """Run the build command if necessary, and link with the code offset. ``about``: what is built, for messages.
 
         Raises `SourceError` when the command fails or does not make the program, `SpecError` for a metric without
         events in the whole program, and `ToolchainError`.
@@ -127,9 +128,9 @@ class ProjectRecipe:
         spec = self._spec(metrics, code_offset_bytes)
         # What is only linked beside the project's own objects needs no build of its own.
         as_is = self._spec(metrics, 0).model_copy(update={"null_control": False})
-        made = self._make_tree(as_is, notify)
+        made = self._make_tree(as_is, notify, about)
         if spec != as_is and made.link is None:
-            made = self._make_tree(spec, notify)
+            made = self._make_tree(spec, notify, about)
         return self._keep(spec, made, started)
 
     def linked_programs(self, notify: Callable[[str], None]) -> list[str]:
@@ -166,14 +167,15 @@ class ProjectRecipe:
     def _cache_path(self, spec: WrapperSpec) -> Path:
         return cache_directory() / build_cache.BUILDS / self._key(spec, self.project.binary)
 
-    def _make_tree(self, spec: WrapperSpec, notify: Callable[[str], None]) -> _Tree:
+    def _make_tree(self, spec: WrapperSpec, notify: Callable[[str], None], about: str = "") -> _Tree:
         """The project built with ``spec``, by this process or, while it waits, by another one; for all its programs."""
         tree = _Tree(cache_directory() / build_cache.PROJECTS / self._key(spec, ""), self.project)
         with tree.locked():
             if tree.is_whole():
                 tree.mark_used()  # so that it stays until `_keep` has linked
             else:
-                notify(f"Building the project by its own command: {self.project.command}")
+                what = f" for {about}" if about else ""
+                notify(f"Building the project{what} by its own command: {self.project.command}")
                 tree.make(spec, notify)
             tree.check_binary(spec.target)
         return tree

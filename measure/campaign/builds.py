@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +17,7 @@ import numpy as np
 
 from common.suggestions import nearest
 from common.yaml_document import YamlDocument
+from measure.campaign.build_notices import numbered, program_name, unfinished, waiting
 from measure.campaign.campaign_model import EACH_RUN, Campaign, Program
 from measure.campaign.run_types import BASELINE, NULL_CONTROL
 from measure.console.interrupts import TERMINATED, Terminated, terminable
@@ -190,13 +191,15 @@ def make_all(wanted: Wanted, workers: int | None = None, pool: ProcessPoolExecut
         builds._begin()
     if pool is None:
         # The first alone: it shows most mistakes, and builds the C library if that is missing.
-        builds, one = missing[0]
-        builds._collect(one, partial(_build_with, *builds._ordered(one), builds._notify))
-        missing = missing[1:]
-        if len(missing) < _TOO_FEW_FOR_PROCESSES:
-            for builds, one in missing:
-                builds._collect(one, partial(_build_with, *builds._ordered(one)))
+        names = [program_name(*one) for _, one in missing]
+        few = len(missing) <= _TOO_FEW_FOR_PROCESSES
+        for number, (builds, one) in enumerate(missing if few else missing[:1]):
+            about = numbered(names, number)
+            with waiting(builds._notify, about):
+                builds._collect(one, partial(_build_with, *builds._ordered(one), builds._notify, about))
+        if few:
             return
+        missing = missing[1:]
         builds._notify(f"Building {len(missing) + 1} programs, one for each set of counters and code layout")
         with worker_pool(min(len(missing), workers or os.cpu_count() or 1)) as own:
             try:
@@ -218,21 +221,34 @@ def _build_in(pool: ProcessPoolExecutor, missing: Sequence[tuple[Builds, tuple[s
     )
     for group in (unshifted, shifted):  # which is linked from the objects of the unshifted programs
         futures = [pool.submit(_build, *builds._ordered(one)) for builds, one in group]
+        names = [program_name(*one) for _, one in group]
+        describe = partial(_unfinished, names, futures)
         try:
-            for (builds, one), future in zip(group, futures, strict=True):
-                builds._collect(one, future.result)
+            with waiting(missing[0][0]._notify, describe):
+                for (builds, one), future in zip(group, futures, strict=True):
+                    builds._collect(one, future.result)
         except BaseException:
             for future in futures:
                 future.cancel()
             raise
 
 
+def _unfinished(names: Sequence[str], futures: Sequence[Future[Build]]) -> str:
+    return unfinished(names, [future.done() for future in futures])
+
+
 def _build_with(
     recipe: Recipe | ProjectRecipe,
     metrics: dict[str, MetricSpec],
     code_offset_bytes: int,
-    notify: Callable[[str], None] | None = None,
+    notify: Callable[[str], None],
+    about: str,
 ) -> Build:
+    """Build a program; ``about``: its name in messages."""
+    from instrumenter.building.project import ProjectRecipe
+
+    if isinstance(recipe, ProjectRecipe):
+        return recipe.build(metrics, code_offset_bytes, notify, about)
     return recipe.build(metrics, code_offset_bytes, notify)
 
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from common.yaml_document import YamlDocument
 from measure.campaign.builds import SECOND_RUN, Builds, shifted_layouts
@@ -26,6 +25,7 @@ from measure.campaign.plan import Plan, checked_machine, make_plan
 from measure.campaign.power import SOURCES, assumed_spread, plan_text
 from measure.campaign.run_types import BASELINE, BOUNDARY_COLUMNS, NULL_CONTROL
 from measure.console.machine_load import load_per_processor
+from measure.console.tables import print_table
 from measure.errors import RunError
 from measure.perturbation.analysis_types import FEWEST_RECORDS
 
@@ -179,13 +179,8 @@ def print_dry_run(campaign: Campaign, document: YamlDocument, console: Console, 
     found = estimate(campaign, document, console, workers)
     if found.counted is not None:
         print_counts(found.counted, campaign, document, console)
-    table = Table(title=escape(f"{campaign.name}: what the campaign takes"), title_justify="left", title_style="bold",
-                  show_header=False)  # fmt: skip
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, text in _rows(campaign, found):
-        table.add_row(name, escape(text))
-    console.print(table)
+    rows = [(name, escape(text)) for name, text in _rows(campaign, found)]
+    print_table(console, escape(f"{campaign.name}: what the campaign takes"), ("", ""), rows)
     console.print("Nothing was kept but programs in the cache of builds.", style="dim")
 
 

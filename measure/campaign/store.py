@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import fcntl
 import json
+import math
 import sqlite3
 import time
 from dataclasses import asdict
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -93,6 +95,13 @@ class Store:
             self._ledger.execute("insert or replace into runs values (?, ?, ?, ?, ?, ?, ?)", row)
         except sqlite3.Error as error:
             raise StoreError(f"{self.directory / 'ledger.sqlite'} cannot be written: {error}") from error
+
+    def finished(self) -> tuple[int, float]:
+        """Number of finished runs, and their median duration in seconds, which a slow first one does not change; nan
+        without any."""
+        seconds = [row[0] for row in self._ledger.execute("select seconds from runs where state = 'done'")]
+        known = [one for one in seconds if one is not None]
+        return len(seconds), median(known) if known else math.nan
 
     def load(self, key: str, spec: RunSpec) -> tuple[Run | None, str | None]:
         """The run and None; without a whole file, None and the damage of its file, if there is one."""

@@ -83,6 +83,11 @@ class Status:
         if self._lines is not None:
             self._lines.print_now()
 
+    def say_if_quiet(self) -> None:
+        """`say`, unless a line was printed a few seconds ago."""
+        if self._lines is not None and self._lines.quiet_seconds >= _LEAST_SECONDS:
+            self._lines.print_now()
+
     def _describe(self) -> str:
         if not isinstance(self._text, str):
             return self._text()

@@ -21,7 +21,10 @@ def print_table(
     console: Console, title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()
 ) -> None:
     """Print a table. ``title``, ``headings`` and cells are markup; columns whose numbers are in ``right`` are aligned
-    to the right. Where it does not fit, each row becomes a card: its first cell, and a line for each other."""
+    to the right. Where it does not fit, each row becomes a card: its first cell, and a line for each other.
+
+    With headings that are all empty the table has no head.
+    """
     from rich.table import Table
     from rich.text import Text
 
@@ -31,7 +34,8 @@ def print_table(
     if widths is None:
         _print_cards(console, title, heads, cells)
         return
-    table = Table(title=title, title_justify="left", title_style="bold")
+    _print_title(console, title)
+    table = Table(show_header=any(headings))
     for number, (head, width) in enumerate(zip(heads, widths, strict=True)):
         side = "right" if number in right else "left"
         table.add_column(wrapped(head, width), justify=side, no_wrap=True, width=width)  # type: ignore[arg-type]
@@ -90,14 +94,22 @@ def _widths(columns: Sequence[Sequence[Text]], width: int) -> list[int] | None:
     return found
 
 
+def _print_title(console: Console, title: str) -> None:
+    from rich.text import Text
+
+    console.print(wrapped(Text.from_markup(title), console.width), style="bold", highlight=False)
+
+
 def _print_cards(console: Console, title: str, heads: Sequence[Text], cells: Sequence[Sequence[Text]]) -> None:
     from rich.text import Text
 
-    console.print(title, style="bold", highlight=False)
+    _print_title(console, title)
     for first, *others in cells:
         console.print(wrapped(first, console.width), style="bold", highlight=False)
         for head, cell in zip(heads[1:], others, strict=True):
             name = " ".join(head.plain.split())
-            text = Text.assemble(f"{name}: ", Text(" ").join(cell.split("\n")))
+            if not cell:
+                continue
+            text = Text.assemble(f"{name}: " if name else "", Text(" ").join(cell.split("\n")))
             lines = wrapped(text, console.width - 2).split("\n")
             console.print(Text("\n").join(Text("  ") + line for line in lines), highlight=False)

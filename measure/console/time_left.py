@@ -72,10 +72,11 @@ class TimeLeft:
     def describe(self) -> str:
         """``2 to 4 min left``, or that it is not known yet."""
         estimate = self.seconds()
-        return "time left not known yet" if estimate is None else f"{_range(*estimate)} left"
+        return "time left not known yet" if estimate is None else f"{range_text(*estimate)} left"
 
 
-def _range(low: float, high: float) -> str:
+def range_text(low: float, high: float) -> str:
+    """``2 to 4 min`` for a range of seconds."""
     if high < 10:
         return "under 10 s"
     unit, seconds = next(one for one in (("h", 3600), ("min", 60), ("s", 1)) if high >= 1.5 * one[1])

@@ -20,20 +20,26 @@ if TYPE_CHECKING:
 _PICTURES = (".png", ".svg", ".pdf", ".jpg", ".jpeg")
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.command(
+    short_help="Trace CPI, energy and hit rates of every interval.",
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
 @click.option("--machine", type=click.Path(path_type=Path), required=True, metavar="M.yaml",
               help="The machine that is simulated in detail.")  # fmt: skip
 @settings_option("machine")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR",
               help="Where results go. Default: results/cycleclose-PROGRAM.")  # fmt: skip
-@click.option("--interval", default="200k", show_default=True, help="Length of an interval [instructions].")
+@click.option("--interval", default="200k", show_default=True, metavar="N",
+              help="Length of an interval [instructions; k, M, G].")  # fmt: skip
 @click.option("--threshold", default=25.0, show_default=True, type=click.FloatRange(0, 100, min_open=True),
+              metavar="PERCENT",
               help="Distance up to which signatures are one phase [% of the base].")  # fmt: skip
 @click.option("--base", type=click.Choice(["L", "2L"]), default="2L", show_default=True,
               help="Base of the threshold: the interval's length, or the largest possible distance.")  # fmt: skip
-@click.option("--dimensions", default=32, show_default=True, type=click.IntRange(1, 65536),
+@click.option("--dimensions", default=32, show_default=True, type=click.IntRange(1, 65536), metavar="N",
               help="Entries of a signature.")  # fmt: skip
-@click.option("--entries", default=1024, show_default=True, type=click.IntRange(1), help="Phases in the table.")
+@click.option("--entries", default=1024, show_default=True, type=click.IntRange(1), metavar="N",
+              help="Phases in the table.")  # fmt: skip
 @click.option("--when-full", type=click.Choice(["oldest", "closest"]), default="oldest", show_default=True,
               help="A full table forgets the phase met longest ago, or takes no new ones.")  # fmt: skip
 @click.option("--update", type=click.Choice(["sample", "mean", "never"]), default="sample", show_default=True,
@@ -45,7 +51,7 @@ _PICTURES = (".png", ".svg", ".pdf", ".jpg", ".jpeg")
 @click.option("--warm-up", default="lines", show_default=True, metavar="lines|M,B",
               help="What a sample begins with: every line touched last, which serves caches of any size, or "
               "the last M references and B branches; 0,0: nothing.")  # fmt: skip
-@click.option("--wait-step", default=20.0, show_default=True, type=click.FloatRange(0, 1000),
+@click.option("--wait-step", default=20.0, show_default=True, type=click.FloatRange(0, 1000), metavar="PERCENT",
               help="Take separate samples of intervals of one phase whose waiting for memory differs by this much "
               "[% of an instruction's time], and interpolate; 0: phases are code alone.")  # fmt: skip
 @click.option("--paper", is_flag=True, help="As the paper has it: --warm-up 50000,50000 --wait-step 0.")
@@ -57,7 +63,8 @@ _PICTURES = (".png", ".svg", ".pdf", ".jpg", ".jpeg")
 @click.option("--picture", is_flag=True, help="Write the trace as a picture, DIR/trace.png, too.")
 @click.option("--stdin", type=click.Path(path_type=Path), metavar="FILE", help="The program's standard input.")
 @guest_options
-@click.option("--seed", default=1, show_default=True, help="Seed of page placement and random devices.")
+@click.option("--seed", default=1, show_default=True, metavar="N",
+              help="Seed of page placement and random devices.")  # fmt: skip
 @click.option("--gdb-port", default=0, type=click.IntRange(0, 65535), metavar="PORT",
               help="Where the key g waits for gdb, on the loopback. Default: any free port.")  # fmt: skip
 @click.argument("program", type=click.Path(path_type=Path))
@@ -140,11 +147,12 @@ def cycleclose(
         raise RunError(f"{program}: {ending}")
 
 
-@click.command("check-sampling")
-@click.argument("campaign", type=click.Path(path_type=Path))
+@click.command("check-sampling", short_help="Check whether cycle-close sampling perturbs its metrics.")
+@click.argument("campaign", metavar="CAMPAIGN.yaml", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR",
               help="Where results go. Default: results/NAME in the current directory.")  # fmt: skip
-@click.option("--workers", type=click.IntRange(1), help="Runs at once. Default: one a processor.")
+@click.option("--workers", type=click.IntRange(1), metavar="N",
+              help="Runs at once. Default: one a processor.")  # fmt: skip
 @scheduler_option
 @settings_option("campaign")
 def check_sampling(

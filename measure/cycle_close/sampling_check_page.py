@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from measure.console.tables import print_table
 from measure.cycle_close.sampling_check import (
     SamplingCheck,
     SamplingConfiguration,
@@ -79,18 +80,23 @@ def worst(found: Perturbation) -> float:
 
 def print_check(console: Console, check: SamplingCheck, results: Sequence[SamplingResult]) -> None:
     """Print a table, then the findings on configurations that are not equivalent."""
-    from rich.table import Table
+    from rich.markup import escape
 
-    table = Table(title=f"{check.name}: sampling against {check.baselines} full simulations", title_justify="left")
-    for heading in ("configuration", "verdict", "simulated", "speed-up", "within a run", "across runs"):
-        table.add_column(heading, justify="right" if heading in ("simulated", "speed-up") else "left")
-    for one in results:
-        table.add_row(
-            one.name, f"[{VERDICT_STYLES[one.verdict]}]{one.verdict}[/]",
-            f"{100 * one.simulated:.2f}%", f"{one.speedup:.1f}x",
-            f"{one.inner.verdict} ({worst(one.inner):.2f})", f"{one.outer.verdict} ({worst(one.outer):.2f})",
-        )  # fmt: skip
-    console.print(table)
+    rows = [
+        (
+            escape(one.name), f"[{VERDICT_STYLES[one.verdict]}]{one.verdict}[/]",
+            f"{100 * one.simulated:.2f}", f"{one.speedup:.1f}",
+            f"within: {one.inner.verdict} ({worst(one.inner):.2f});\n"
+            f"across: {one.outer.verdict} ({worst(one.outer):.2f})",
+        )
+        for one in results
+    ]  # fmt: skip
+    headings = (
+        "configuration", "verdict", "simulated\n\\[%]", "speed-up\n\\[times]",
+        "within a run, and\nacross runs (change of z)",
+    )  # fmt: skip
+    title = escape(f"{check.name}: sampling against {check.baselines} full simulations")
+    print_table(console, title, headings, rows, right=[2, 3])
     console.print(headline(results), style="bold")
     for sentence in swept(check, results):
         console.print(sentence)

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from measure.campaign.analysis import verdicts_of_variants
+from measure.campaign.campaign_file import load_campaign
 from measure.campaign.run_command import load_results
 from measure.cluster.choice import workers_on
+from measure.console.progress import Status
 from measure.errors import CampaignError
 from measure.explanation.explain_campaign import DEFAULT_MINUTES, DEFAULT_PAIRS, Explained, explain_judged
 from measure.explanation.explain_variant import Judged
@@ -31,12 +33,16 @@ def explain_results(
 ) -> Explained:
     """Explain the campaign whose results are in ``results``; further runs go to its folder ``explain``.
 
+    For a campaign file these are the results in ``results/NAME``, where `measure run` leaves them.
+
     ``variants``: those to explain, default: all with a perturbed relation. ``minutes``: for all of them
     together, after which no further order of metrics is tried. ``workers``: processes of this machine, or
     ``scheduler``: a Dask cluster (see `measure.cluster.dask_workers.connect`). Raises `CampaignError` for what the
     campaign does not have.
     """
-    result, outcome = load_results(results)
+    results = _directory(results)
+    with Status(console, "reading the results"):
+        result, outcome = load_results(results)
     plan = result.plan
     campaign = plan.campaign
     unknown = [name for name in variants if name not in campaign.variant_sets()]
@@ -49,9 +55,21 @@ def explain_results(
             f"{results}: its campaign file {plan.campaign_file} is gone; `measure explain` needs it and the sources"
         )
     with workers_on(scheduler, workers, console.print) as makers:
-        judged = {name: Judged(*found) for name, found in verdicts_of_variants(plan, outcome, makers.aligner).items()}
+        with Status(console, "judging the campaign's runs"):
+            verdicts = verdicts_of_variants(plan, outcome, makers.aligner)
+        judged = {name: Judged(*found) for name, found in verdicts.items()}
         wanted = {name: one for name, one in judged.items() if not variants or name in variants}
         return explain_judged(plan, wanted, results, console, pairs=pairs, minutes=minutes, workers=makers)
+
+
+def _directory(results: Path) -> Path:
+    """The directory of results; for a campaign file, where `measure run` leaves its results."""
+    if not results.is_file():
+        return results
+    directory = Path("results") / load_campaign(results)[0].name
+    if not directory.is_dir():
+        raise CampaignError(f"{directory}: no such directory; `measure run {results}` makes it")
+    return directory
 
 
 def run_explain(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from contextlib import ExitStack
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,10 +17,11 @@ from measure.campaign.machine_kind import check_emulated
 from measure.campaign.plan import Plan
 from measure.campaign.store import Store
 from measure.console.progress import Status
-from measure.explanation.explain_variant import Judged, explain_variant
+from measure.explanation.explain_variant import Judged, chosen, expected_efforts, explain_variant
 from measure.explanation.explanation_types import Explanation
+from measure.explanation.outlook import Outlook
 from measure.explanation.page import render_page
-from measure.explanation.paired_runs import PairedRuns
+from measure.explanation.paired_runs import PLAIN, PairedRuns
 from measure.explanation.remedy_file import write_remedy
 from measure.explanation.summary import as_json
 from measure.result_files import write_text_atomically
@@ -56,19 +57,31 @@ def explain_judged(
     fine: dict[str, str] = {name: one.verdict for name, one in judged.items() if not one.broken}
     directory = results / FOLDER
     explanations = []
-    with ExitStack() as stack:
-        store = stack.enter_context(Store(directory))
-        status = stack.enter_context(Status(console, "preparing"))
+    with Store(results) as made:
+        run_seconds = made.finished()[1]
+    with Store(directory) as store, Status(console, "preparing the explanation") as status:
+        paired = PairedRuns(plan, document, store, workers, pairs, lambda text: console.print(text, style="dim"))
         if broken:
             workers.prepare("emulated", plan.machine_text)
-        paired = PairedRuns(plan, document, store, workers, pairs, lambda text: console.print(text, style="dim"))
+            paired.outlook = _outlook(paired, list(broken), run_seconds, store.finished()[0], workers.count, status)
+            console.print(paired.outlook.begin_text(), style="dim", markup=False, highlight=False)
+            status.update(paired.outlook.describe)
         for name, one in broken.items():
-            explanations.append(
-                explain_variant(paired, name, one, directory, 60 * minutes / len(broken), status.update)
-            )  # fmt: skip
+            explanations.append(explain_variant(paired, name, one, directory, 60 * minutes / len(broken)))
     found = Explained(tuple(explanations), fine, directory)
     _write(found, plan, directory)
     return found
+
+
+def _outlook(
+    paired: PairedRuns, broken: Sequence[str], run_seconds: float, stored: int, at_once: int, status: Status
+) -> Outlook:  # fmt: skip
+    """What is to be done for the variants ``broken``; a line is printed at each step where there is no terminal."""
+    expected = {name: expected_efforts(paired, name, first=name == broken[0]) for name in broken}
+    # The first program that was built may have waited for the C library.
+    seconds = [paired.build(one).seconds for one in (PLAIN, *(chosen(paired.campaign, name) for name in broken))]
+    build_seconds = min(filter(math.isfinite, seconds), default=0.0)
+    return Outlook(expected, run_seconds, build_seconds, at_once, stored=stored, say=status.say_if_quiet)
 
 
 def _write(found: Explained, plan: Plan, directory: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +14,8 @@ from measure.explanation.counter_code import CounterCode, program_image
 from measure.explanation.explanation_types import BEST_FIRST, CAUSE, LEVEL, Explanation
 from measure.explanation.keep_inlining import kept_inlining
 from measure.explanation.mechanisms import find_mechanisms
-from measure.explanation.metric_effects import MetricEffects
+from measure.explanation.metric_effects import MOST_SITES, MetricEffects
+from measure.explanation.outlook import Effort, efforts
 from measure.explanation.paired_runs import PLAIN, PairedRuns, ProgramChoice
 from measure.explanation.relations import Relation, Relations, broken_relations
 from measure.explanation.remedies import try_remedies
@@ -60,7 +60,6 @@ def explain_variant(
     judged: Judged,
     directory: Path,
     seconds: float,
-    status: Callable[[str], None] = lambda text: None,
 ) -> Explanation:
     """Explain the broken relations of ``variant``.
 
@@ -75,30 +74,32 @@ def explain_variant(
     if not broken:
         raise MeasureError(f"{variant} is {judged.verdict}: there is no perturbed relation to explain")
     relations = Relations(broken, paired.hardware, paired.campaign.alignment_setting)
-    choice = ProgramChoice(_seen(paired.campaign, variant))
+    choice, begin_step = chosen(paired.campaign, variant), paired.outlook.begin_step
     looks = sorted({min(FIRST_PAIRS, paired.n_pairs), paired.n_pairs})
     for n_pairs in looks:
         few = paired.first(n_pairs)
-        status(f"{variant}: with and without each metric, in {n_pairs} pairs")
+        again = f"again, in {n_pairs} pairs" if n_pairs > looks[0] else ""
+        begin_step(variant, "metrics", again)
         effects = MetricEffects(few, choice, relations)
         metrics = effects.shapley(started + seconds, paired.campaign.seed)
-        status(f"{variant}: counterfactual runs, in {n_pairs} pairs")
+        begin_step(variant, "mechanisms", again)
         mechanisms = find_mechanisms(few, choice, relations)
         if all(change.first_is_clear(1 - (1 - LEVEL) / len(looks)) for change in (metrics, mechanisms.change)):
             break
     first = metrics.parts[0].name
     shares = [(part.name, metrics.share(part)) for part in metrics.parts]
     guilty = [name for name, share in shares if share.mean >= CAUSE and share.low > 0] or [first]
-    status(f"{variant}: at each place of {first}")
+    begin_step(variant, "places")
     sites = effects.sites(first)
     plain, full = (Path(paired.build(one).elf_path) for one in (PLAIN, choice))
     decisions = compare_decisions(plain, full, mechanisms.code.instructions)
     edited = kept_inlining(
         paired.campaign.program, plain, full, mechanisms.code.instructions, directory / "sources" / variant
     )
-    status(f"{variant}: trying remedies")
+    begin_step(variant, "remedies")
     few = few.first(min(few.n_pairs, FIRST_PAIRS))
-    tried = try_remedies(few, relations, choice, candidates(few, variant, choice, guilty, edited), mechanisms.change)
+    tried = try_remedies(few, relations, choice, candidates(few, variant, choice, guilty, edited), mechanisms.change,
+                        lambda: begin_step(variant, "confirming"))  # fmt: skip
     runs = paired.first(len(metrics.whole)).runs([choice, PLAIN])
     return Explanation(
         campaign=paired.campaign.name,
@@ -123,10 +124,19 @@ def explain_variant(
     )
 
 
-def _seen(campaign: Campaign, variant: str) -> tuple[str, ...]:
-    """The variant's metrics whose counters the machine sees; all of them, seen, if it sees none."""
+def chosen(campaign: Campaign, variant: str) -> ProgramChoice:
+    """The program with the variant's metrics whose counters the machine sees; with all, seen, if it sees none."""
     metrics = campaign.variant_sets()[variant]
-    return tuple(one for one in metrics if campaign.software_metrics[one].method == "counter") or metrics
+    seen = tuple(one for one in metrics if campaign.software_metrics[one].method == "counter")
+    return ProgramChoice(seen or metrics)
+
+
+def expected_efforts(paired: PairedRuns, variant: str, *, first: bool) -> dict[str, Effort]:
+    """How many runs and programs the explanation of ``variant`` probably needs; ``first``: it is the first one."""
+    choice = chosen(paired.campaign, variant)
+    places = max(map(len, paired.build(choice).places.values()), default=1)
+    pairs = min(FIRST_PAIRS, paired.n_pairs), paired.n_pairs
+    return efforts(paired.campaign, choice.metrics, min(places, MOST_SITES), pairs, first=first)
 
 
 def _lines(program: Path, code: CounterCode) -> tuple[tuple[str, int], ...]:

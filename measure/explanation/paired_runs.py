@@ -23,6 +23,7 @@ from measure.campaign.run_types import BASELINE, CounterPlace, Intervention, Run
 from measure.campaign.store import Store
 from measure.errors import MeasureError
 from measure.explanation.counter_code import CounterCode
+from measure.explanation.outlook import Outlook
 from measure.explanation.shared_code import SecondRuns
 from measure.explanation.unseen_counters import UnseenCounters
 from measure.stats.correlation import Correlations, spearman
@@ -91,16 +92,17 @@ class PairedRuns:
     """Runs of a campaign's programs in pairs.
 
     ``plan``, ``document``: of the campaign; ``store``, ``workers``: where runs are kept and made; ``n_pairs``: pairs of
-    runs, of which pair i always has the same seed and code layout; ``progress``: called after each run.
+    runs, of which pair i always has the same seed and code layout. `outlook` is told of builds and runs.
     """
 
     def __init__(
         self, plan: Plan, document: YamlDocument, store: Store, workers: Workers, n_pairs: int,
-        notify: Callable[[str], None] = lambda text: None, progress: Callable[[], None] = lambda: None,
+        notify: Callable[[str], None] = lambda text: None,
     ) -> None:  # fmt: skip
         self.campaign, self.plan, self.n_pairs = plan.campaign, plan, n_pairs
         self._document, self._store, self._workers = document, store, workers
-        self._notify, self._progress = notify, progress
+        self._notify = notify
+        self.outlook = Outlook({}, 0, 0, workers.count)
         self._template = next(spec for spec in plan.specs if spec.variant == BASELINE)
         self._builds: dict[tuple[ProgramChoice, int], Build] = {}
         self._made: dict[RunSpec, Run] = {}
@@ -165,7 +167,7 @@ class PairedRuns:
             by_settings.setdefault(replace(choice, metrics=()), []).append(choice)
         wanted = []
         for settings, alike in by_settings.items():
-            names = {f"set{n}": choice for n, choice in enumerate(alike) if choice.metrics}
+            names = {f"the program with {', '.join(choice.metrics)}": choice for choice in alike if choice.metrics}
             campaign = settings.changed(self.campaign)
             campaign = campaign.model_copy(
                 update={
@@ -177,7 +179,9 @@ class PairedRuns:
                 names[BASELINE] = settings
             wanted.append((Builds(campaign, self._document, self.plan.clock_hz, self._notify), names))
         programs = [(builds, [(name, n) for name in names for n in layouts]) for builds, names in wanted]
-        make_all(programs, self._workers.count, self._workers.local_pool)
+        if n_programs := sum(len(builds.missing(chosen)) for builds, chosen in programs):
+            with self.outlook.building(n_programs):
+                make_all(programs, self._workers.count, self._workers.local_pool)
         for builds, names in wanted:
             for name, choice in names.items():
                 for layout in layouts:
@@ -239,7 +243,11 @@ class PairedRuns:
         """The runs of ``specs``, made where they are not stored. Raises `MeasureError` when one fails."""
         missing = [spec for spec in dict.fromkeys(specs) if spec not in self._made]
         if missing:
-            outcome = execute_plan(missing, self._store, workers=self._workers, progress=self._progress)
+            self.outlook.need(len(missing))
+            outcome = execute_plan(
+                missing, self._store, workers=self._workers, progress=self.outlook.advance,
+                started=lambda to_do, there, at_once: self.outlook.found(there),
+            )  # fmt: skip
             if outcome.failures:
                 failure = outcome.failures[0]
                 raise MeasureError(f"a run that collects {failure.spec.variant} failed: {failure.reason}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -75,7 +75,8 @@ class Judge:
 
 
 def try_remedies(
-    paired: PairedRuns, relations: Relations, choice: ProgramChoice, wanted: Sequence[Candidate], mechanisms: Change
+    paired: PairedRuns, relations: Relations, choice: ProgramChoice, wanted: Sequence[Candidate], mechanisms: Change,
+    confirming: Callable[[], None] = lambda: None,
 ) -> Tried:  # fmt: skip
     """Run and judge each candidate. One whose program cannot be built or run is refused with the reason, and so is one
     against what is no cause of the change, ``mechanisms``.
@@ -84,7 +85,7 @@ def try_remedies(
     there, so are the next ones; these share the campaign's level (`CONFIRMING_SHARES`). None is judged again that
     leaves more than `HOPELESS` times delta: the first pairs, which may be too few for verdicts, only choose. Where the
     relations are equivalent by construction with a remedy, that is not judged again, and of those for any machine only
-    the best, if the first pairs show it to be equivalent.
+    the best, if the first pairs show it to be equivalent. ``confirming`` is called before remedies are judged again.
     """
     known = [(candidate, _needless(candidate, mechanisms)) for candidate in wanted]
     refused = [f"{candidate.name}: {reason}" for candidate, reason in known if reason]
@@ -112,6 +113,7 @@ def try_remedies(
     if solved:
         promising = [n for n in promising if remedies[n].on_any_machine and remedies[n].verdict == "equivalent"]
     if promising:
+        confirming()
         further = paired.further(CONFIRMING_PAIRS)
         judge = Judge(further, relations)
         shares = (1.0,) if solved else CONFIRMING_SHARES

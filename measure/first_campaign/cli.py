@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 
-@click.command()
+@click.command(short_help="Write a first campaign for a program of yours.")
 @click.argument("program", metavar="PROGRAM.c|PROGRAM.cpp|DIR", type=click.Path(path_type=Path))
 @click.argument("arguments", metavar="[-- ARGUMENTS...]", nargs=-1, type=click.UNPROCESSED)
 @click.option("--machine", type=click.Path(path_type=Path), metavar="M.yaml",

@@ -50,7 +50,7 @@ class _SeveralFiles(click.Command):
         return super().parse_args(context, spread)
 
 
-@click.command(cls=_SeveralFiles, epilog=_EPILOG)
+@click.command(short_help="Compare traces of any tool, such as perf, PAPI, LIKWID.", cls=_SeveralFiles, epilog=_EPILOG)
 @click.option("--baseline", multiple=True, required=True, metavar="FILE...",
               help="Traces of runs without instrumentation, or patterns; a run each.")  # fmt: skip
 @click.option("--run", "runs", multiple=True, required=True, metavar="[NAME=]FILE...",
@@ -61,15 +61,17 @@ class _SeveralFiles(click.Command):
               help="Compare across aligned runs (outer perturbation), too.")  # fmt: skip
 @click.option("--metrics", metavar="A,B,...", help="Compare these only. Default: all that every trace has.")
 @click.option("--format", "format_", type=click.Choice(_FORMATS), help="Default: recognised by each file's content.")
-@click.option("--delta", default=0.2, show_default=True, type=click.FloatRange(0, min_open=True),
+@click.option("--delta", default=0.2, show_default=True, type=click.FloatRange(0, min_open=True), metavar="D",
               help="The change of z = atanh(rho) that still counts as none.")  # fmt: skip
 @click.option("--alpha", default=0.05, show_default=True,
-              type=click.FloatRange(0, 0.5, min_open=True, max_open=True),
+              type=click.FloatRange(0, 0.5, min_open=True, max_open=True), metavar="A",
               help="The chance of any false alarm, over all variants, within and across runs.")  # fmt: skip
 @click.option("--order", type=click.Choice(["unknown", "interleaved", "blocks"]), default="unknown", show_default=True,
               help="How the runs followed one another: in turn, or all baselines first. Files are taken to be in the "
               "order of the runs; where these drift and did not alternate, the verdict is weakened.")  # fmt: skip
-@click.option("--seed", default=1, show_default=True, type=int, help="Seed of the randomly drawn labellings.")
+@click.option(
+    "--seed", default=1, show_default=True, type=int, metavar="N", help="Seed of the randomly drawn labellings."
+)
 @verdict_options
 def perturb(
     baseline: tuple[str, ...],

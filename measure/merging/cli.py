@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 
-@click.command()
+@click.command(short_help="Merge runs into one trace with every metric.")
 @click.argument("directories", metavar="DIR...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE",
               help="merged.parquet, .csv or .json (Chrome trace), in an existing directory. "

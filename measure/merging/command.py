@@ -9,11 +9,11 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from measure.alignment.setting import DEFAULT_ALIGNMENT, AlignmentSetting
 from measure.campaign import run_command
 from measure.campaign.run_types import BASELINE, Run
+from measure.console.tables import print_table
 from measure.errors import CampaignError
 from measure.merging.merge_runs import Merged, MergeError
 from measure.merging.program_progress import EventCurve
@@ -117,22 +117,20 @@ def print_merged(console: Console, merged: Merged, warnings: tuple[str, ...]) ->
     """Print each metric's run, the quality of that run's alignment, and the warnings; fits 80 columns."""
     trace = merged.baseline.trace
     title = f"{len(merged.metrics)} metrics on the {trace.n_records:,} records of {merged.metadata()['baseline']}"
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
-    for heading in ("metric", "run"):
-        table.add_column(heading, overflow="fold")
-    table.add_column("variant is", no_wrap=True)
-    for heading in ("total", "cost", "distance\n\\[sd]", "stretched"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    rows = []
     for source in merged.sources:
         if source.run is None:
-            table.add_row(escape(source.metric), merged.metadata()["baseline"], "", f"{source.total:,}", "", "", "")
+            rows.append((escape(source.metric), merged.metadata()["baseline"], f"{source.total:,}", "", "", ""))
             continue
         aligned = merged.runs[source.run]
         cost = "" if aligned.align == "progress" else f"{aligned.cost:.3g}"
-        table.add_row(
-            escape(source.metric), escape(aligned.name), merged.verdict_of(aligned), f"{source.total:,}", cost,
-            f"{aligned.distance:.2f}", f"{100 * aligned.stretched_fraction:.1f}%",
+        rows.append(
+            (
+                escape(source.metric), escape("\n".join(filter(None, (aligned.name, merged.verdict_of(aligned))))),
+                f"{source.total:,}", cost, f"{aligned.distance:.2f}", f"{100 * aligned.stretched_fraction:.1f}",
+            )
         )  # fmt: skip
-    console.print(table)
+    headings = ("metric", "run, verdict\non its variant", "total", "cost", "distance\n\\[sd]", "stretched\n\\[%]")
+    print_table(console, title, headings, rows, right=range(2, 6))
     for warning in (*merged.warnings, *warnings):
         console.print(f"- {escape(warning)}", style="yellow", highlight=False)

@@ -19,8 +19,8 @@ The fewest runs that collect all software metrics of a campaign:
   measure run results/quickstart-partition/partition.yaml"""
 
 
-@click.command(epilog=_EPILOG)
-@click.argument("campaign", type=click.Path(path_type=Path))
+@click.command(short_help="Split metrics into the fewest runs that do not perturb.", epilog=_EPILOG)
+@click.argument("campaign", metavar="CAMPAIGN.yaml", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR",
               help="Where results go. Default: results/NAME-partition.")  # fmt: skip
 @click.option("--minutes", type=click.FloatRange(0, min_open=True), metavar="N",
@@ -41,7 +41,8 @@ The fewest runs that collect all software metrics of a campaign:
                    "more are split over the runs, too. Default: as many as the machine has.")  # fmt: skip
 @click.option("--shared", metavar="M,M", default="",
               help="Metrics that every run counts, to align on. Default: all that need no counter.")  # fmt: skip
-@click.option("--workers", type=click.IntRange(1), help="Runs at once. Default: one a processor.")
+@click.option("--workers", type=click.IntRange(1), metavar="N",
+              help="Runs at once. Default: one a processor.")  # fmt: skip
 @scheduler_option
 @click.option("--memory", type=click.Path(path_type=Path), metavar="FILE",
               help="File with the verdicts of all campaigns. Default: in the user's cache directory.")  # fmt: skip

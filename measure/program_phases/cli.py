@@ -23,7 +23,11 @@ Points that another tool found, against full simulation:
   measure phases --points p.simpoints --weights p.weights --interval 1M --machine M.yaml PROGRAM"""
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}, epilog=_EPILOG)
+@click.command(
+    short_help="Find the phases of a program (SimPoint).",
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    epilog=_EPILOG,
+)
 @click.option("--machine", type=click.Path(path_type=Path), metavar="M.yaml",
               help="Simulate everything on this machine, too, and compare.")  # fmt: skip
 @settings_option("machine")

@@ -6,7 +6,9 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
+from rich.markup import escape
 
+from measure.console.tables import print_table
 from measure.program_phases.bbv import BasicBlockVectors
 from measure.program_phases.choose import Phases
 from measure.program_phases.homogeneity import PROGRAM
@@ -20,7 +22,11 @@ _SHOWN_PHASES = 5
 
 
 def _short(metric: str) -> str:
-    """A shortened name, to leave room for other columns."""
+    """A shortened name, to leave room for other columns, as markup."""
+    from measure.cycle_close.rate_labels import SHORT_LABELS
+
+    if metric in SHORT_LABELS:
+        return escape(SHORT_LABELS[metric])
     return metric.replace("_nj_per_instruction", " nJ").replace("_rate", "s").replace("_", " ")
 
 
@@ -51,24 +57,21 @@ def print_phases(
 
 def _print_uniform(console: Console, uniform: pd.DataFrame, found: Phases) -> None:
     """Print mean and spread of each metric in the largest phases."""
-    from rich.table import Table
-
     metrics = [column.removesuffix("_mean") for column in uniform.columns if column.endswith("_mean")]
     title = "Mean (standard deviation in percent of it)"
     largest = [str(phase) for phase in np.argsort(-found.weights, kind="stable") if found.weights[phase] > 0]
     if len(largest) > _SHOWN_PHASES:
         title += f", the {_SHOWN_PHASES} largest phases"
-    shown = Table(title=title, title_justify="left")
-    for name in ("phase", "share", *metrics):
-        shown.add_column(_short(name), justify="right")
+    rows = []
     for name in (PROGRAM, *largest[:_SHOWN_PHASES]):
         row = dict(zip(uniform.columns, uniform.loc[name].to_numpy(dtype=float), strict=True))
         cells = []
         for metric in metrics:
             mean, spread = row[f"{metric}_mean"], row[f"{metric}_cov"]
             cells.append("-" if math.isnan(mean) else f"{mean:.3f} ({100 * spread:.1f}%)")
-        shown.add_row(name, f"{100 * row['share']:.1f}%", *cells)
-    console.print(shown)
+        rows.append((name, f"{100 * row['share']:.1f}", *cells))
+    headings = ("phase", "share\n\\[%]", *map(_short, metrics))
+    print_table(console, title, headings, rows, right=range(1, len(headings)))
 
 
 def print_estimates(console: Console, estimated: dict[str, dict[str, dict[str, float]]]) -> None:
@@ -92,19 +95,15 @@ def _print_methods(
     console: Console, estimated: dict[str, dict[str, dict[str, float]]], methods: dict[str, str], title: str
 ) -> None:
     """Print a table of the ``methods``, `FULL` first, under short names."""
-    from rich.table import Table
-
     from measure.program_phases.estimates import FULL
 
-    shown = Table(title=title, title_justify="left")
-    shown.add_column("metric")
-    for name in methods.values():
-        shown.add_column(name, justify="right")
+    rows = []
     for metric, truth in estimated[FULL].items():
         cells = [
             f"{estimated[method][metric]['value']:.3f} ({estimated[method][metric]['error_percent']:.2f}%)"
             for method in methods
             if method != FULL
         ]
-        shown.add_row(_short(metric), f"{truth['value']:.3f}", *cells)
-    console.print(shown)
+        rows.append((_short(metric), f"{truth['value']:.3f}", *cells))
+    headings = ("metric", *map(escape, methods.values()))
+    print_table(console, title, headings, rows, right=range(1, len(headings)))

@@ -9,7 +9,7 @@ import click
 from measure.verdict_files.options import VerdictOptions, verdict_options
 
 
-@click.command()
+@click.command(short_help="Compare the verdicts of two results, by their difference.")
 @click.argument("before", metavar="BEFORE", type=click.Path(path_type=Path))
 @click.argument("after", metavar="AFTER", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR",

@@ -7,9 +7,11 @@ from pathlib import Path
 import click
 
 
-@click.command()
+@click.command(short_help="Watch a campaign at work, as a live page.")
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port of the page. Default: any free one.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Port of the page. Default: any free one."
+)
 @click.option("--open", "open_page", is_flag=True, help="Open the page in the browser.")
 @click.option("--once", type=click.Path(path_type=Path), metavar="FILE.html",
               help="Write the page once instead of serving it.")  # fmt: skip

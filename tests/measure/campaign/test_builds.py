@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from measure.campaign import build_notices
+from measure.campaign.build_notices import unfinished, waiting
 from measure.campaign.builds import Builds, make_all
 from measure.campaign.campaign_file import load_campaign
 from measure.campaign.executor import Workers
@@ -94,3 +96,25 @@ def test_a_mistake_is_told_from_processes_at_hand(campaign_file: Path) -> None:
             make_all([(good, wanted), (wrong, wanted)], pool=workers.local_pool)
         make_all([(good, wanted)], pool=workers.local_pool)  # they are not ended
     assert good.missing(wanted) == []
+
+
+def test_long_builds_say_what_is_built_and_for_how_long(
+    campaign_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    monkeypatch.setattr(build_notices, "LINE_SECONDS", 0.01)
+    said: list[str] = []
+    campaign, document = load_campaign(campaign_file, ["seed=77", "program.flags=[-O1]"])
+    Builds(campaign, document, 100_000_000, said.append).make([(BASELINE, 0), ("order1-1", 0)])
+    still = [text.rpartition(", ")[0] for text in said if text.startswith("Still building")]
+    assert list(dict.fromkeys(still)) == [
+        "Still building the plain program (1 of 2)", "Still building order1-1 (2 of 2)",
+    ]  # fmt: skip
+
+
+def test_a_line_names_the_programs_that_are_not_built() -> None:
+    assert unfinished(["light", "heavy", "all"], [True, False, False]) == "heavy, all (1 of 3 are built)"
+    assert unfinished(list("abcdef"), [False] * 6) == "a, b, c, d and 2 more (0 of 6 are built)"
+    said: list[str] = []
+    with waiting(said.append, "nothing"):
+        pass
+    assert said == []

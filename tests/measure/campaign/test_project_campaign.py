@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 
 from common.file_cache import cache_directory
 from emulator.linux.loader.elf import ElfImage, load_image
+from measure.campaign.builds import Builds
 from measure.campaign.campaign_file import load_campaign
 from measure.campaign.event_counts import count_events
 from measure.campaign.plan_file import load_plan
@@ -198,3 +199,14 @@ def test_a_build_that_goes_wrong_is_told_with_its_place(
     assert result.exit_code == 2
     assert problem in " ".join(result.output.split())
     assert not (folder / "out/traces").exists()
+
+
+def test_the_build_of_each_variant_is_named_and_numbered(folder: Path) -> None:
+    campaign, document = load_campaign(folder / "c.yaml")
+    said: list[str] = []
+    builds = Builds(campaign, document, 100_000_000, said.append)
+    builds.make([(BASELINE, 0), ("all", 0)])
+    assert [text for text in said if text.startswith("Building the project")] == [
+        "Building the project for the plain program (1 of 2) by its own command: make CC=$CC program",
+        "Building the project for all (2 of 2) by its own command: make CC=$CC program",
+    ]

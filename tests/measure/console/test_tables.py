@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from io import StringIO
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -72,3 +73,29 @@ def test_wrapping_keeps_everything_but_spaces(text: str, width: int) -> None:
 def test_any_cells_fit(rows: list[tuple[str, ...]], width: int) -> None:
     shown = printed(width, [tuple(map(escape, row)) for row in rows])
     assert max(map(len, shown.splitlines())) <= width
+
+
+def test_a_title_is_not_broken_by_a_narrow_table() -> None:
+    console = Console(file=StringIO(), width=60)
+    print_table(console, "demo: a title that is longer than its table", ("a", "b"), [("1", "2")], right=[1])
+    assert isinstance(console.file, StringIO)
+    assert console.file.getvalue().splitlines()[:2] == ["demo: a title that is longer than its table", "┏━━━┳━━━┓"]
+
+
+def test_facts_without_headings_have_no_head() -> None:
+    facts = [("runs", "40 runs: 10 baselines, 10 of each"), ("disk", "of experiments_with_a_long_name/program.c")]
+    console = Console(file=StringIO(), width=30)
+    print_table(console, "what it takes", ("", ""), facts)
+    assert isinstance(console.file, StringIO)
+    assert console.file.getvalue().splitlines() == [
+        "what it takes", "┌──────┬─────────────────────┐", "│ runs │ 40 runs: 10         │",
+        "│      │ baselines, 10 of    │", "│      │ each                │", "│ disk │ of                  │",
+        "│      │ experiments_with_a_ │", "│      │ long_name/program.c │", "└──────┴─────────────────────┘",
+    ]  # fmt: skip
+
+
+def test_all_tables_of_the_commands_are_printed_by_this_module() -> None:
+    """So that all have one style, and none breaks words and numbers."""
+    package = Path(__file__).parents[3] / "measure"
+    users = [path for path in package.rglob("*.py") if "rich.table" in path.read_text("utf-8")]
+    assert [path.relative_to(package).as_posix() for path in users] == ["console/tables.py"]

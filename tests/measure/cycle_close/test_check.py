@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from rich.console import Console
 
 from measure.cli import main
+from measure.cycle_close import sampling_check_page
 from measure.cycle_close.sampling_check import SamplingConfiguration, common_intervals, load_check
-from measure.cycle_close.sampling_check_page import describe
+from measure.cycle_close.sampling_check_page import describe, print_check
 from tests.measure.report.page_structure import problems
 
 ROOT = Path(__file__).parent.parent.parent.parent
@@ -161,3 +166,20 @@ def test_traces_without_estimates_at_the_beginning_are_compared_from_there_on() 
     baselines, runs = common_intervals(full, mine, [1, 3])
     for one in (*baselines, *runs):
         np.testing.assert_array_equal(one[:, 0] % 100, np.arange(3.0, 9.0))
+
+
+def test_the_table_fits_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampling_check_page, "swept", lambda *_: [])
+    monkeypatch.setattr(sampling_check_page, "headline", lambda *_: "")
+    found: Any = SimpleNamespace(verdict="not assessable", pairs=[SimpleNamespace(delta_z=0.123)], findings=())
+    one: Any = SimpleNamespace(
+        name="two runs, long", verdict="not assessable", simulated=0.0312, speedup=13.2, inner=found, outer=found
+    )
+    console = Console(file=StringIO(), width=80)
+    check_: Any = SimpleNamespace(name="sampling", baselines=20, delta=0.2)
+    print_check(console, check_, [one])
+    assert isinstance(console.file, StringIO)
+    shown = console.file.getvalue()
+    assert "│ two runs, long │ not assessable │      3.12 │     13.2 │ within: not" in shown
+    assert "[%]" in shown
+    assert "[times]" in shown
