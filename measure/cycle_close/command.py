@@ -321,17 +321,17 @@ def _print_deviations(console: Console, found: pd.DataFrame) -> None:
     """Print the deviation from the full simulation, a row a metric."""
     from rich.markup import escape
 
-    names = ("metric", "all", "simulated", "matched", "unsampled", "whole run", "absolute", "per 1000")
+    names = ("metric", "all", "simulated", "matched", "unsampled", "whole run", "apart", "per 1000")
     rows = []
     for row in found.to_dict("records"):
         percent = (value for name, value in row.items() if str(name).endswith("_percent"))
-        cells = ["-" if np.isnan(value) else f"{value:.2f}" for value in percent]
+        cells = ["-" if np.isnan(value) else f"{value:.{2 if value < 10 else 1}f}" for value in percent]
         absolute, accesses = row["absolute"], row["accesses_per_1000_instructions"]
         per_1000 = "-" if np.isnan(accesses) else f"{accesses:.3g}"
         rows.append((escape(SHORT_LABELS[row["metric"]]), *cells, f"{absolute:.2g}", per_1000))
     print_table(console, "Deviation from the full simulation \\[%]", names, rows, right=range(1, len(names)))
     console.print(
-        "All: mean of the intervals. Absolute: their mean difference in the metric's own unit. Per 1000: how many "
+        "All: mean of the intervals. Apart: their mean difference in the metric's own unit. Per 1000: how many "
         "accesses or branches there are per 1000 instructions; the rate of few says little about the program's time.",
         style="dim",
     )  # fmt: skip
