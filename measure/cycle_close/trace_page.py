@@ -179,19 +179,19 @@ def _deviations(validation: Mapping[str, Any]) -> Markup:
         (
             RATE_LABELS[metric],
             *(_number(found[kind], "%") for kind in kinds),
-            *("-" if found[kind] is None else f"{found[kind]:.2g}" for kind in ("absolute", ACCESSES)),
+            *("-" if found[kind] is None else f"{found[kind]:.3g}" for kind in ("absolute", ACCESSES)),
         )
         for metric, found in validation["metrics"].items()
     ]
-    heads = ("metric", "all intervals", "simulated", "matched", "unsampled", "whole run", "absolute", "accesses")
+    heads = ("metric", "all intervals", "simulated", "matched", "unsampled", "whole run", "apart", "per 1000")
     return section(
         "Deviation from the full simulation",
         table("Deviation from the full simulation", heads, rows),
         paragraph(
             f"Mean deviation of an interval, by how it got its values. The full simulation took "
             f"{validation['full_seconds']:.2f} s. What simulated intervals deviate is the error of the warm-up; "
-            "matched ones have that of the phases, too. Absolute: mean difference of an interval in the metric's own "
-            "unit. Accesses: how many accesses or branches there are per 1000 instructions; the rate of few says "
+            "matched ones have that of the phases, too. Apart: mean difference of an interval in the metric's own "
+            "unit. Per 1000: how many accesses or branches there are per 1000 instructions; the rate of few says "
             "little about the program's time.", note=True,
         ),
     )  # fmt: skip
