@@ -106,11 +106,12 @@ class Outlook:
         total = max(effort.runs, self._made_in_step + runs)
         self._expected[self._variant][self._step] = replace(effort, runs=total, most=max(total, effort.most))
 
-    def found(self, runs: int) -> None:
-        """Runs are in the store."""
+    def found(self, runs: int, missing: int) -> None:
+        """Of the runs that are needed next, ``runs`` are in the store, and ``missing`` are not: then no later ones are,
+        for an explanation always makes its runs in the same order."""
         self._made += runs
         self._made_in_step += runs
-        self._stored -= runs
+        self._stored = 0 if missing else self._stored - runs
 
     def advance(self) -> None:
         """A run has ended."""
@@ -152,7 +153,7 @@ class Outlook:
         """A sentence on the whole work, before it begins."""
         runs, most = self.runs()
         names = ", ".join(self._expected)
-        there = f" ({self._stored} are there)" if self._stored else ""
+        there = f" ({min(self._stored, round(runs))} are there)" if self._stored else ""
         return (
             f"Explaining {names}: {range_text(*self.seconds())} for about {_rounded(runs)} runs{there}, at most about "
             f"{_rounded(most)}, {self._at_once} at once."

@@ -62,8 +62,10 @@ def test_stored_runs_take_no_time() -> None:
     outlook = Outlook({"a": {step: Effort(10, 10) for step in STEPS}}, 60.0, 0.0, 1, stored=40, clock=lambda: 0.0)
     assert "8 to 12 min for about 50 runs (40 are there)" in outlook.begin_text()
     outlook.begin_step("a", "metrics")
-    outlook.found(10)
+    outlook.found(10, missing=0)
     assert outlook.seconds()[0] == pytest.approx(600 * 0.85)
+    outlook.found(2, missing=4)  # so no later ones are stored
+    assert outlook.seconds()[0] == pytest.approx(40 * 60 * 0.85)
 
 
 def test_builds_count_apart_from_runs() -> None:
