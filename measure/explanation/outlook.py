@@ -17,11 +17,11 @@ from measure.campaign.campaign_model import Campaign
 from measure.console.time_left import clock_text, range_text
 
 STEPS = {
-    "metrics": "with and without each metric",
-    "mechanisms": "mechanisms switched off and on",
-    "places": "each place of the metric",
-    "remedies": "trying remedies",
-    "confirming": "judging the best remedies again",
+    "metrics": "each metric",
+    "mechanisms": "mechanisms",
+    "places": "places of the metric",
+    "remedies": "remedies",
+    "confirming": "best remedies again",
 }
 """Steps of an explanation, in order, and what they are called."""
 _COSTS = {"mechanisms": 1.4}
@@ -166,12 +166,12 @@ class Outlook:
         """The variant, its step, the runs, the time so far, and the time left."""
         names = list(self._expected)
         which = f" ({names.index(self._variant) + 1} of {len(names)})" if len(names) > 1 else ""
-        number = f"step {list(STEPS).index(self._step) + 1} of {len(STEPS)}, " if self._step else ""
-        what = STEPS.get(self._step, "preparing") + (f" {self._note}" if self._note else "")
+        number = f"step {list(STEPS).index(self._step) + 1} of {len(STEPS)} " if self._step else ""
+        what = STEPS.get(self._step, "preparing") + (f", {self._note}" if self._note else "")
         if self._building:
-            what += f", building {self._building} program{'s' * (self._building > 1)}"
+            what += f": building {self._building} program{'s' * (self._building > 1)}"
         return (
-            f"{self._variant}{which}, {number}{what}: {self._made} of about {_rounded(self.runs()[0])} runs, "
+            f"{self._variant}{which}, {number}({what}): {self._made} of about {_rounded(self.runs()[0])} runs, "
             f"{clock_text(self._clock() - self._begun)}, {range_text(*self.seconds())} left"
         )
 

@@ -41,7 +41,7 @@ def test_the_time_left_is_right_from_the_first_quarter_on(slower: float) -> None
             moments.append((now[0], outlook.seconds()))
     for moment, (low, high) in moments[len(moments) // 4 : -5]:
         assert low / 1.25 <= now[0] - moment <= high * 1.25
-    assert outlook.describe().startswith("heavy, step 5 of 5, judging the best remedies again: 105 of about 105 runs")
+    assert outlook.describe().startswith("heavy, step 5 of 5 (best remedies again): 105 of about 105 runs")
 
 
 def test_a_step_that_needs_more_or_fewer_runs_changes_only_its_own_number() -> None:
@@ -78,7 +78,7 @@ def test_builds_count_apart_from_runs() -> None:
     outlook.begin_step("a", "metrics")
     with outlook.building(2):
         now[0] = 120.0
-        assert "a (1 of 2), step 1 of 5, with and without each metric, building 2 programs: 0" in outlook.describe()
+        assert "a (1 of 2), step 1 of 5 (each metric: building 2 programs): 0" in outlook.describe()
         assert outlook.seconds()[0] == pytest.approx((54 + 480) * 0.85)
     assert outlook.seconds()[0] == pytest.approx((54 + 480) * 0.85)
 
@@ -88,3 +88,10 @@ def test_a_campaign_file_stands_for_its_results(tmp_path: Path, monkeypatch: pyt
     shown = CliRunner().invoke(main, ["explain", str(QUICKSTART)])
     assert shown.exit_code == 2
     assert f"results/quickstart: no such directory; `measure run {QUICKSTART}` makes it" in shown.output
+
+
+def test_the_status_line_fits_80_columns() -> None:
+    outlook = Outlook({"heavy": quickstart_efforts()}, 20.0, 0.5, 2, clock=lambda: 0.0)
+    for step in STEPS:
+        outlook.begin_step("heavy", step)
+        assert len(outlook.describe()) <= 78  # a turning sign is before it
