@@ -17,13 +17,13 @@ from measure.campaign.campaign_model import Campaign
 from measure.console.time_left import clock_text, range_text
 
 STEPS = {
-    "metrics": "each metric",
+    "metrics": "metrics",
     "mechanisms": "mechanisms",
-    "places": "places of the metric",
+    "places": "places",
     "remedies": "remedies",
-    "confirming": "best remedies again",
+    "confirming": "fresh runs",
 }
-"""Steps of an explanation, in order, and what they are called."""
+"""Steps of an explanation, in order, and what they are called; fresh runs confirm the best remedies."""
 _COSTS = {"mechanisms": 1.4}
 """Time of a run by step, where it is not that of a plain one: interventions take longer (quickstart, measured)."""
 _LATEST = 30  # ended runs that show the pace

@@ -41,7 +41,7 @@ def test_the_time_left_is_right_from_the_first_quarter_on(slower: float) -> None
             moments.append((now[0], outlook.seconds()))
     for moment, (low, high) in moments[len(moments) // 4 : -5]:
         assert low / 1.25 <= now[0] - moment <= high * 1.25
-    assert outlook.describe().startswith("heavy, step 5 of 5 (best remedies again): 105 of about 105 runs")
+    assert outlook.describe().startswith("heavy, step 5 of 5 (fresh runs): 105 of about 105 runs")
 
 
 def test_a_step_that_needs_more_or_fewer_runs_changes_only_its_own_number() -> None:
@@ -78,7 +78,7 @@ def test_builds_count_apart_from_runs() -> None:
     outlook.begin_step("a", "metrics")
     with outlook.building(2):
         now[0] = 120.0
-        assert "a (1 of 2), step 1 of 5 (each metric: building 2 programs): 0" in outlook.describe()
+        assert "a (1 of 2), step 1 of 5 (metrics: building 2 programs): 0" in outlook.describe()
         assert outlook.seconds()[0] == pytest.approx((54 + 480) * 0.85)
     assert outlook.seconds()[0] == pytest.approx((54 + 480) * 0.85)
 
