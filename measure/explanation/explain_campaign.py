@@ -63,7 +63,7 @@ def explain_judged(
         paired = PairedRuns(plan, document, store, workers, pairs, lambda text: console.print(text, style="dim"))
         if broken:
             workers.prepare("emulated", plan.machine_text)
-            paired.outlook = _outlook(paired, list(broken), run_seconds, store.finished()[0], workers.count, status)
+            paired.outlook = _outlook(paired, list(broken), run_seconds, workers.count, status)
             console.print(paired.outlook.begin_text(), style="dim", markup=False, highlight=False)
             status.update(paired.outlook.describe)
         for name, one in broken.items():
@@ -74,14 +74,14 @@ def explain_judged(
 
 
 def _outlook(
-    paired: PairedRuns, broken: Sequence[str], run_seconds: float, stored: int, at_once: int, status: Status
+    paired: PairedRuns, broken: Sequence[str], run_seconds: float, at_once: int, status: Status
 ) -> Outlook:  # fmt: skip
     """What is to be done for the variants ``broken``; a line is printed at each step where there is no terminal."""
     expected = {name: expected_efforts(paired, name, first=name == broken[0]) for name in broken}
     # The first program that was built may have waited for the C library.
     seconds = [paired.build(one).seconds for one in (PLAIN, *(chosen(paired.campaign, name) for name in broken))]
     build_seconds = min(filter(math.isfinite, seconds), default=0.0)
-    return Outlook(expected, run_seconds, build_seconds, at_once, stored=stored, say=status.say_if_quiet)
+    return Outlook(expected, run_seconds, build_seconds, at_once, stored=paired.stored, say=status.say_if_quiet)
 
 
 def _write(found: Explained, plan: Plan, directory: Path) -> None:

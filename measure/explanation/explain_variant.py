@@ -78,7 +78,7 @@ def explain_variant(
     looks = sorted({min(FIRST_PAIRS, paired.n_pairs), paired.n_pairs})
     for n_pairs in looks:
         few = paired.first(n_pairs)
-        again = f"again, in {n_pairs} pairs" if n_pairs > looks[0] else ""
+        again = f"now in {n_pairs} pairs" if n_pairs > looks[0] else ""
         begin_step(variant, "metrics", again)
         effects = MetricEffects(few, choice, relations)
         metrics = effects.shapley(started + seconds, paired.campaign.seed)

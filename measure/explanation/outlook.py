@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -17,13 +17,15 @@ from measure.campaign.campaign_model import Campaign
 from measure.console.time_left import clock_text, range_text
 
 STEPS = {
-    "metrics": "with and without each metric",
-    "mechanisms": "mechanisms switched off and on",
-    "places": "each place of the metric",
-    "remedies": "trying remedies",
-    "confirming": "judging the best remedies again",
+    "metrics": "metrics",
+    "mechanisms": "mechanisms",
+    "places": "places",
+    "remedies": "remedies",
+    "confirming": "fresh runs",
 }
-"""Steps of an explanation, in order, and what they are called."""
+"""Steps of an explanation, in order, and what they are called; fresh runs confirm the best remedies."""
+_COSTS = {"mechanisms": 1.4}
+"""Time of a run by step, where it is not that of a plain one: interventions take longer (quickstart, measured)."""
 _LATEST = 30  # ended runs that show the pace
 _PRIOR_RUNS = 4.0  # that the pace of the campaign's runs counts as, and one more for each that is in progress
 _ERROR = 0.15  # of the pace
@@ -89,7 +91,8 @@ class Outlook:
         self._variant, self._step, self._note = next(iter(expected), ""), "", ""
         self._made, self._made_in_step, self._built, self._built_in_step = 0, 0, 0, 0
         self._building, self._building_since, self._building_seconds = 0, 0.0, 0.0
-        self._ends = deque([0.0], maxlen=_LATEST + 1)  # working times, without those of builds, at which runs ended
+        # Working time, without that of builds, at which a run ended, and what the runs until then cost.
+        self._ends = deque([(0.0, 0.0)], maxlen=_LATEST + 1)
 
     def begin_step(self, variant: str, step: str, note: str = "") -> None:
         """The explanation of ``variant`` comes to ``step``, one of `STEPS`. ``note``: beside its name."""
@@ -106,17 +109,18 @@ class Outlook:
         total = max(effort.runs, self._made_in_step + runs)
         self._expected[self._variant][self._step] = replace(effort, runs=total, most=max(total, effort.most))
 
-    def found(self, runs: int) -> None:
-        """Runs are in the store."""
+    def found(self, runs: int, missing: int) -> None:
+        """Of the runs that are needed next, ``runs`` are in the store, and ``missing`` are not: then no later ones are,
+        for an explanation always makes its runs in the same order."""
         self._made += runs
         self._made_in_step += runs
-        self._stored -= runs
+        self._stored = 0 if missing else self._stored - runs
 
     def advance(self) -> None:
         """A run has ended."""
         self._made += 1
         self._made_in_step += 1
-        self._ends.append(self._working_seconds())
+        self._ends.append((self._working_seconds(), self._ends[-1][1] + _COSTS.get(self._step, 1.0)))
 
     @contextmanager
     def building(self, programs: int) -> Iterator[None]:
@@ -132,12 +136,12 @@ class Outlook:
 
     def runs(self) -> tuple[float, float]:
         """Number of runs of the whole explanation, those made included: expected, and if much goes badly."""
-        left, most, _ = self._left()
+        left, most, _ = self._left({})
         return self._made + left, self._made + most
 
     def seconds(self) -> tuple[float, float]:
         """Lower and upper estimate of the time left."""
-        left, most, programs = self._left()
+        left, most, programs = self._left(_COSTS)
         left, most = (max(0.0, number - max(0, self._stored)) for number in (left, most))
         runs_pace, build_pace = self._paces()
         builds = build_pace * programs
@@ -152,7 +156,7 @@ class Outlook:
         """A sentence on the whole work, before it begins."""
         runs, most = self.runs()
         names = ", ".join(self._expected)
-        there = f" ({self._stored} are there)" if self._stored else ""
+        there = f" ({min(self._stored, round(runs))} are there)" if self._stored else ""
         return (
             f"Explaining {names}: {range_text(*self.seconds())} for about {_rounded(runs)} runs{there}, at most about "
             f"{_rounded(most)}, {self._at_once} at once."
@@ -162,17 +166,17 @@ class Outlook:
         """The variant, its step, the runs, the time so far, and the time left."""
         names = list(self._expected)
         which = f" ({names.index(self._variant) + 1} of {len(names)})" if len(names) > 1 else ""
-        number = f"step {list(STEPS).index(self._step) + 1} of {len(STEPS)}, " if self._step else ""
-        what = STEPS.get(self._step, "preparing") + (f" {self._note}" if self._note else "")
+        number = f"step {list(STEPS).index(self._step) + 1} of {len(STEPS)} " if self._step else ""
+        what = STEPS.get(self._step, "preparing") + (f", {self._note}" if self._note else "")
         if self._building:
-            what += f", building {self._building} program{'s' * (self._building > 1)}"
+            what += f": building {self._building} program{'s' * (self._building > 1)}"
         return (
-            f"{self._variant}{which}, {number}{what}: {self._made} of about {_rounded(self.runs()[0])} runs, "
+            f"{self._variant}{which}, {number}({what}): {self._made} of about {_rounded(self.runs()[0])} runs, "
             f"{clock_text(self._clock() - self._begun)}, {range_text(*self.seconds())} left"
         )
 
-    def _left(self) -> tuple[float, float, float]:
-        """Runs that are left, expected and if much goes badly, and programs to build."""
+    def _left(self, costs: Mapping[str, float]) -> tuple[float, float, float]:
+        """Runs that are left, expected and if much goes badly, and programs to build; ``costs``: of a run, by step."""
         names, steps = list(self._expected), list(STEPS)
         left = most = programs = 0.0
         now = (names.index(self._variant), steps.index(self._step) if self._step else -1)
@@ -182,8 +186,8 @@ class Outlook:
                 if place < now:
                     continue
                 made, built = (self._made_in_step, self._built_in_step) if place == now else (0, 0)
-                left += max(0.0, effort.runs - made)
-                most += max(0.0, effort.most - made)
+                left += max(0.0, effort.runs - made) * costs.get(step, 1.0)
+                most += max(0.0, effort.most - made) * costs.get(step, 1.0)
                 programs += max(0.0, effort.programs - built)
         return left, max(left, most), max(programs, self._building)
 
@@ -195,10 +199,9 @@ class Outlook:
     def _paces(self) -> tuple[float, float]:
         """Seconds for a run and for a program, with what is done beside them."""
         prior = _PRIOR_RUNS + self._at_once
-        ended = len(self._ends) - 1
-        working = self._ends[-1] - self._ends[0]
+        working, ended = (last - first for first, last in zip(self._ends[0], self._ends[-1], strict=True))
         # While a run takes longer than they do, the pace falls already before it ends.
-        waited = self._working_seconds() - self._ends[-1]
+        waited = self._working_seconds() - self._ends[-1][0]
         late = max(0.0, waited - self._run_seconds * self._at_once)
         run = (prior * self._run_seconds + working + late) / (prior + ended)
         build = (self._build_seconds + self._building_seconds) / (1 + self._built)

@@ -18,7 +18,7 @@ from instrumenter.spec.software_metrics import MetricSpec
 from measure.campaign.builds import Builds, make_all, shifted_layouts
 from measure.campaign.campaign_model import Campaign
 from measure.campaign.executor import Workers, execute_plan
-from measure.campaign.plan import Plan, sampled_counters
+from measure.campaign.plan import Plan, content_keys, sampled_counters
 from measure.campaign.run_types import BASELINE, CounterPlace, Intervention, Run, RunSpec
 from measure.campaign.store import Store
 from measure.errors import MeasureError
@@ -151,6 +151,12 @@ class PairedRuns:
         number = self._first_pair + pair
         return int(np.random.default_rng([self.campaign.seed, _STREAM, number, 1]).integers(1 << 31))
 
+    @property
+    def stored(self) -> int:
+        """Number of runs in the store; 0 if the first that is needed is not, as after a change of the emulator."""
+        (key,) = content_keys([self.spec(PLAIN, 0)])
+        return self._store.finished()[0] if self._store.trace_path(key).exists() else 0
+
     def build(self, choice: ProgramChoice, pair: int = 0) -> Build:
         """The program of a choice in the layout of a pair."""
         if (choice, self.layout(pair)) not in self._builds:
@@ -246,7 +252,7 @@ class PairedRuns:
             self.outlook.need(len(missing))
             outcome = execute_plan(
                 missing, self._store, workers=self._workers, progress=self.outlook.advance,
-                started=lambda to_do, there, at_once: self.outlook.found(there),
+                started=lambda to_do, there, at_once: self.outlook.found(there, to_do),
             )  # fmt: skip
             if outcome.failures:
                 failure = outcome.failures[0]
