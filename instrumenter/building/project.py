@@ -254,7 +254,7 @@ class _Tree:
             copy_tree(self.project.directory, self._tree)
             write_compilers(self.folder / "bin", spec.target)
             environment = self._write_spec(spec, "spec.json")
-            run_command(self.project.command, self._tree, environment, self._log, self.linked)
+            run_command(self.project.command, self._tree, environment, self._log, self.linked, notify)
             write_text(self._marker, json.dumps({"programs": self.linked()}) + "\n", durable=False)
         except BaseException:
             shutil.rmtree(self.folder, ignore_errors=True)
