@@ -127,6 +127,27 @@ def test_a_step_after_linking_that_fails_for_any_reason_names_what_to_build() ->
     assert "had linked" not in advice("make CC=$CC", f"x.c:1:1: error: no\n{output}", ("a",))
 
 
+NO_ZLIB = (
+    "checking for zlib.h... no\nconfigure: error: cannot find zlib.h.\nRerun ./configure with CPPFLAGS=-I<include dir> "
+    "if you have the header\nfile in a non-standard directory, or with --disable-zlib to disable\nsupport for it.\n"
+)
+
+
+def test_an_error_of_configure_gives_the_option_that_it_names() -> None:
+    ends = "To do without this one: `"
+    said = advice("./configure --host=$HOST CC=$CC && make -j2", NO_ZLIB)
+    assert said.endswith(f"{ends}./configure --host=$HOST CC=$CC --disable-zlib && make -j2`")
+    oniguruma = "configure: error: not found; use --without-oniguruma (or --without-oniguruma).\n"
+    assert advice("cd a; ./configure", oniguruma).endswith(f"{ends}cd a; ./configure --without-oniguruma`")
+    for given in ("./configure --host=$HOST --disable-zlib && make", "make CC=$CC"):
+        assert "do without" not in advice(given, NO_ZLIB)
+
+
+def test_a_host_that_was_given_is_not_asked_for() -> None:
+    assert "needs --host" in advice("./configure && make", "configure: error: no\n")
+    assert "needs --host" not in advice("./configure --host=$HOST && make", "configure: error: no\n")
+
+
 def test_a_failed_build_knows_what_it_had_linked_but_not_trials(tmp_path: Path) -> None:
     directory = tmp_path / "project"
     directory.mkdir()
