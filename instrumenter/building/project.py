@@ -173,7 +173,8 @@ class ProjectRecipe:
             if tree.is_whole():
                 tree.mark_used()  # so that it stays until `_keep` has linked
             else:
-                notify(f"Building the project by its own command: {self.project.command}")
+                counting = f", counting {len(spec.metrics)} metrics" if spec.metrics else ""
+                notify(f"Building the project by its own command{counting}: {self.project.command}")
                 tree.make(spec, notify)
             tree.check_binary(spec.target)
         return tree

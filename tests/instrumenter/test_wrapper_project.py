@@ -184,7 +184,7 @@ def test_counts_are_those_of_the_sources_and_of_probes(directory: Path) -> None:
     assert plain == (f"78 {SUM} 70 app/main.c\n", {})
     said: list[str] = []
     build = mine.build(METRICS, notify=said.append)
-    assert said == ["Building the project by its own command: make -j3"]
+    assert said == [f"Building the project by its own command, counting {len(METRICS)} metrics: make -j3"]
     output, counters = execute(build)
     assert output == plain[0]
     assert counters == EXPECTED
