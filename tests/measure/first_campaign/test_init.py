@@ -213,6 +213,7 @@ def test_what_cannot_become_a_campaign_is_told(folder: Path) -> None:
     assert "reads its standard input, and none was given: say what it reads with --stdin FILE" in failed("words.c")
     told = failed("words.c", "--", "missing.txt")
     assert told.startswith("measure: words.c: the program ended with exit status 3; its last words on stderr: no input")
+    assert "no input Files that it looked for last and that are not there: /missing.txt Give arguments" in told
     assert "--file /NAME=FILE where it opens the relative path NAME, as it runs in /; if it ends so" in told
     assert told.rstrip().endswith("The files that it saw: none")
     (folder / "a.txt").touch()
