@@ -291,7 +291,9 @@ class _Tree:
         try:
             self._check_program(name, target)
         except SourceError:
-            shutil.rmtree(self.folder, ignore_errors=True)  # the next attempt shall build it again
+            # The next attempt shall build it again, unless it is for another program that was linked.
+            if self._binary.is_file() or not self.linked():
+                shutil.rmtree(self.folder, ignore_errors=True)
             raise
 
     def _check_program(self, name: str, target: str) -> None:
