@@ -22,6 +22,7 @@ from emulator.timing.machine_config import MachineConfig
 from emulator.timing.machine_file import load_machine
 from measure.console.interrupts import INTERRUPTED, exit_status
 from measure.console.progress import Status, WorkBar
+from measure.console.tables import print_table
 from measure.cycle_close import results
 from measure.cycle_close.job import Job, bad_ending, check_length, machine_for, program_file
 from measure.cycle_close.rate_labels import SHORT_LABELS
@@ -318,20 +319,15 @@ def _print(console: Console, directory: Path, traced: Traced, full: Traced | Non
 
 def _print_deviations(console: Console, found: pd.DataFrame) -> None:
     """Print the deviation from the full simulation, a row a metric."""
-    from rich.table import Table
-
-    shown = Table(title="Deviation from the full simulation [%]", title_justify="left")
     names = ("metric", "all", "simulated", "matched", "unsampled", "whole run", "absolute", "per 1000")
-    for name in names:
-        shown.add_column(name, justify="left" if name == "metric" else "right", no_wrap=True)
+    rows = []
     for row in found.to_dict("records"):
         percent = (value for name, value in row.items() if str(name).endswith("_percent"))
-        cells = ["-" if np.isnan(value) else f"{value:.2f}" for value in percent]
+        cells = ["-" if np.isnan(value) else f"{value:.2f}" if value < 100 else f"{value:.0f}" for value in percent]
         absolute, accesses = row["absolute"], row["accesses_per_1000_instructions"]
-        shown.add_row(
-            SHORT_LABELS[row["metric"]], *cells, f"{absolute:.2g}", "-" if np.isnan(accesses) else f"{accesses:.3g}"
-        )
-    console.print(shown)
+        per_1000 = "-" if np.isnan(accesses) else f"{accesses:.3g}"
+        rows.append([SHORT_LABELS[row["metric"]], *cells, f"{absolute:.2g}", per_1000])
+    print_table(console, "Deviation from the full simulation [%]", names, rows, right=range(1, len(names)))
     console.print(
         "All: mean of the intervals. Absolute: their mean difference in the metric's own unit. Per 1000: how many "
         "accesses or branches there are per 1000 instructions; the rate of few says little about the program's time.",
