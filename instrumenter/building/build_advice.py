@@ -15,10 +15,17 @@ _ERROR = re.compile(
 _FAILED_COMMAND = re.compile(r"^\S+: \*\*\* ", re.M)  # of make, or of a line of a makefile
 _LINES_BEFORE, _LINES_OF_ERROR = 2, 3
 """Lines shown: compilers and cmake explain a message in the lines after it, make's follows what a command printed."""
+_FIRST_ERROR = "Its first error:"
 _LAST_LINES, _LAST_LINES_AFTER_ERROR = 15, 6
 
 OTHER_COMPILER = re.compile(r"file in wrong format|Relocations in generic ELF|is incompatible with elf")
 """Told when a part of a program was compiled or is linked by this machine's own compiler."""
+
+NOT_CONFIGURED = re.compile(r"^ *configure: error: |Configuring incomplete, errors occurred", re.M)
+"""Told when a configure script or cmake fails: make was not started."""
+_CONFIGURE_ERROR = re.compile(r"^configure: error: .*", re.M | re.S)  # is the last that a script prints
+_WITHOUT = re.compile(r"(?<![\w-])--(?:disable|without)-[a-z0-9][\w-]*(?:=no)?(?![\w=-])")
+_CONFIGURE = re.compile(r"(?<!\S)\S*configure(?!\S)[^&;|\n]*")
 
 _NOT_FOUND = r"^(?:make(?:\[\d+\])?|(?:/bin/)?(?:ba|da)?sh)(?:: (?:line )?\d+)?: "  # before a program's name
 _NOT_THERE = r": (?:command )?(?:No such file or directory|not found)$"  # after it
@@ -91,10 +98,16 @@ def failed_build(command: str, how: str, output: str, log: str, target: str, lin
         first = None if failed is None else max(0, failed - _LINES_BEFORE)
     if first is not None:
         after = first + _LINES_OF_ERROR
-        parts += ["Its first error:", *_indented(lines[first:after])]
+        parts += [_FIRST_ERROR, *_indented(lines[first:after])]
         tail = lines[after:][-_LAST_LINES_AFTER_ERROR:]
     parts += [f"Its last lines (all of them: {log}):", *_indented(tail)] if tail else [f"All that it printed: {log}"]
     return "\n".join([*parts, _advice_on(output, target, command, linked)])
+
+
+def first_error(message: str) -> str:
+    """The first line of the first error in a message of `failed_build`; empty if it names none."""
+    _, _, rest = message.partition(f"\n{_FIRST_ERROR}\n")
+    return next((line.strip() for line in rest.splitlines()), "")
 
 
 def _advice_on(output: str, target: str, command: str, linked: Sequence[str]) -> str:
@@ -113,6 +126,9 @@ def _advice_on(output: str, target: str, command: str, linked: Sequence[str]) ->
         for found in [symptom.search(output)]
         if found
     ]
+    without = _options_without(output, command)
+    if without:
+        known.append(f"Libraries that are not part of the project are not there. To do without this one: `{without}`")
     undeclared = undeclared_names(output)
     if undeclared:
         remedy = _with_flags(command, undeclared.flags, undeclared.languages)
@@ -124,10 +140,23 @@ def _advice_on(output: str, target: str, command: str, linked: Sequence[str]) ->
         known = [words["only_build"]]
     if known:
         return "\n".join(known)
+    host = "" if "--host" in command else f" a configure script needs --host={target}, and"
     return (
-        f"It ran in a copy of the project, with CC=instrument-cc in the environment; a configure script needs "
-        f"--host={target}, and libraries that are not part of the project are not there"
+        f"It ran in a copy of the project, with CC=instrument-cc in the environment;{host} libraries that are not part "
+        "of the project are not there"
     )
+
+
+def _options_without(output: str, command: str) -> str | None:
+    """``command`` with the options by which its configure script says that a library can be left out; None if the
+    script says none, or has got them."""
+    error, call = _CONFIGURE_ERROR.search(output), _CONFIGURE.search(command)
+    if error is None or call is None:
+        return None
+    options = [option for option in dict.fromkeys(_WITHOUT.findall(error[0])) if option not in call[0].split()]
+    arguments = call[0].rstrip()
+    rest = command[call.start() + len(arguments) :]
+    return f"{command[: call.start()]}{' '.join([arguments, *options])}{rest}" if options else None
 
 
 def _with_make_words(command: str, words: str) -> str:

@@ -175,7 +175,8 @@ class ProjectRecipe:
                 tree.mark_used()  # so that it stays until `_keep` has linked
             else:
                 what = f" for {about}" if about else ""
-                notify(f"Building the project{what} by its own command: {self.project.command}")
+                counting = f", counting {len(spec.metrics)} metrics" if spec.metrics and not about else ""
+                notify(f"Building the project{what} by its own command{counting}: {self.project.command}")
                 tree.make(spec, notify)
             tree.check_binary(spec.target)
         return tree
@@ -256,7 +257,7 @@ class _Tree:
             copy_tree(self.project.directory, self._tree)
             write_compilers(self.folder / "bin", spec.target)
             environment = self._write_spec(spec, "spec.json")
-            run_command(self.project.command, self._tree, environment, self._log, self.linked)
+            run_command(self.project.command, self._tree, environment, self._log, self.linked, notify)
             write_text(self._marker, json.dumps({"programs": self.linked()}) + "\n", durable=False)
         except BaseException:
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -292,7 +293,9 @@ class _Tree:
         try:
             self._check_program(name, target)
         except SourceError:
-            shutil.rmtree(self.folder, ignore_errors=True)  # the next attempt shall build it again
+            # The next attempt shall build it again, unless it is for another program that was linked.
+            if self._binary.is_file() or not self.linked():
+                shutil.rmtree(self.folder, ignore_errors=True)
             raise
 
     def _check_program(self, name: str, target: str) -> None:

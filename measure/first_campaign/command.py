@@ -155,7 +155,8 @@ class _Draft:
         except CampaignError as error:
             cause = error.__cause__
             if isinstance(cause, InstrumenterError):
-                raise CampaignError(f"{self._source}: {cause}") from cause
+                told = str(cause).replace("Say in `binary:` what it makes", "Say with --binary what it makes")
+                raise CampaignError(f"{self._source}: {told}") from cause
             raise
 
 

@@ -228,7 +228,7 @@ def _proposals(command: str, binary: str | None) -> list[str]:
 def _working_build(directory: Path, commands: Sequence[str], notify: Callable[[str], None]) -> tuple[str, list[str]]:
     """The first of ``commands`` that builds the project, and the programs that it links. Raises `CampaignError` with
     the last failure if none does."""
-    from instrumenter.building.build_advice import OTHER_COMPILER
+    from instrumenter.building.build_advice import NOT_CONFIGURED, OTHER_COMPILER, first_error
     from instrumenter.building.project import linked_programs
     from instrumenter.errors import InstrumenterError, SourceError
 
@@ -245,8 +245,11 @@ def _working_build(directory: Path, commands: Sequence[str], notify: Callable[[s
         except SourceError as error:
             if not OTHER_COMPILER.search(str(error)):
                 left = [other for other in left if not other.startswith(_AS_NAMED)]
+            if NOT_CONFIGURED.search(str(error)):  # the others differ in their calls of make
+                left = []
             if left:
-                notify("That failed; the next one to try:")
+                why = first_error(str(error))
+                notify(f"That failed{f' ({why})' if why else ''}; the next one to try:")
                 continue
             others = [other for other in build_commands(directory) if other.split()[0] not in command.split()]
             ways = "".join(f"\nIt has another build, too; to take that: --build '{other}'" for other in others)

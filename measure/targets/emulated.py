@@ -36,6 +36,7 @@ from measure.targets.program_file import files_of, program_of
 from measure.targets.second_run import MeasuredRun, clock_of, count_in_second_run
 
 _PAGE_BYTES = 4096
+_MOST_PATHS = 4  # in a message
 _TAIL_BYTES = 400
 _ONCE_OPTIMISE_EXECUTIONS = 1_000_000
 """Hotness threshold of a program in a layout of its own, or with few runs: no or hardly any other run will find what is
@@ -233,7 +234,7 @@ def check_ending(machine: Machine, files: VirtualFiles, expected: int) -> None:
     if ending.message is not None:
         raise RunError(ending.message + _last_words(files))
     if ending.status != expected:
-        raise RunError(f"the program {ended_with(ending.status, expected)}{_last_words(files)}")
+        raise RunError(f"the program {ended_with(ending.status, expected)}{_last_words(files)}{_not_found(files)}")
 
 
 def _last_words(files: VirtualFiles) -> str:
@@ -243,6 +244,12 @@ def _last_words(files: VirtualFiles) -> str:
         if words:
             return f"; its last words on {name}: {words}"
     return ""
+
+
+def _not_found(files: VirtualFiles) -> str:
+    """The files that the program looked for last and did not find; which one it needs, it alone knows."""
+    paths = files.not_found()[-_MOST_PATHS:]
+    return f"\nFiles that it looked for last and that are not there: {', '.join(paths)}" if paths else ""
 
 
 def _addresses(machine: Machine, spec: RunSpec) -> dict[str, int]:

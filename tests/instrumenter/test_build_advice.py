@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from instrumenter.building import project_tree
 from instrumenter.building.build_advice import failed_build
 from instrumenter.building.project import linked_programs
 from instrumenter.errors import SourceError
@@ -126,6 +127,27 @@ def test_a_step_after_linking_that_fails_for_any_reason_names_what_to_build() ->
     assert "had linked" not in advice("make CC=$CC", f"x.c:1:1: error: no\n{output}", ("a",))
 
 
+NO_ZLIB = (
+    "checking for zlib.h... no\nconfigure: error: cannot find zlib.h.\nRerun ./configure with CPPFLAGS=-I<include dir> "
+    "if you have the header\nfile in a non-standard directory, or with --disable-zlib to disable\nsupport for it.\n"
+)
+
+
+def test_an_error_of_configure_gives_the_option_that_it_names() -> None:
+    ends = "To do without this one: `"
+    said = advice("./configure --host=$HOST CC=$CC && make -j2", NO_ZLIB)
+    assert said.endswith(f"{ends}./configure --host=$HOST CC=$CC --disable-zlib && make -j2`")
+    oniguruma = "configure: error: not found; use --without-oniguruma (or --without-oniguruma).\n"
+    assert advice("cd a; ./configure", oniguruma).endswith(f"{ends}cd a; ./configure --without-oniguruma`")
+    for given in ("./configure --host=$HOST --disable-zlib && make", "make CC=$CC"):
+        assert "do without" not in advice(given, NO_ZLIB)
+
+
+def test_a_host_that_was_given_is_not_asked_for() -> None:
+    assert "needs --host" in advice("./configure && make", "configure: error: no\n")
+    assert "needs --host" not in advice("./configure --host=$HOST && make", "configure: error: no\n")
+
+
 def test_a_failed_build_knows_what_it_had_linked_but_not_trials(tmp_path: Path) -> None:
     directory = tmp_path / "project"
     directory.mkdir()
@@ -170,3 +192,21 @@ def test_a_manual_that_cannot_be_made_is_left_out(line: str) -> None:
         "needs the program gperf, which this machine does not have: install it, or name a target that "
         "does without it: `make TARGET`"
     )
+
+
+def test_a_long_build_tells_its_last_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(project_tree, "_FIRST_NEWS_SECONDS", 0.25)
+    told: list[str] = []
+
+    def run(command: str) -> list[str]:
+        told.clear()
+        environment = {"HOST": "riscv64-linux-musl", "PATH": "/usr/bin:/bin"}
+        project_tree.run_command(command, tmp_path, environment, tmp_path / "log", lambda: [], told.append)
+        return told
+
+    news = "The last line of the build after 0 s: "
+    assert run("printf 'test one: ok\\n\\033test two: \\n\\n'; sleep 0.8") == [news + "test two:"]
+    assert run("sleep 0.3") == []
+    assert run("echo quick") == []
+    (said,) = run("printf 'a%.0s' $(seq 200); sleep 0.4")
+    assert said == news + "..." + "a" * 120

@@ -107,7 +107,7 @@ def faccessat(task: Task, directory: int, path: int, mode: int) -> int:
 
 def faccessat2(task: Task, directory: int, path: int, mode: int, flags: int) -> int:
     where = task.path(directory, path)
-    status = task.files.status(where, follow=not flags & _AT_SYMLINK_NOFOLLOW)
+    status = _status_of(task, where, flags)
     if mode & os.W_OK and not task.files.is_writable(where):
         raise OSError(errno.EROFS, "not writable for the guest")
     if mode & os.X_OK and not status.mode & 0o111:
@@ -245,7 +245,15 @@ def _status_at(task: Task, directory: int, path: int, flags: int) -> FileStatus:
         if signed(directory, 32) == AT_FDCWD:
             return task.files.status(task.files.working_directory)
         return task.file(directory).status()
-    return task.files.status(task.path(directory, path), follow=not flags & _AT_SYMLINK_NOFOLLOW)
+    return _status_of(task, task.path(directory, path), flags)
+
+
+def _status_of(task: Task, where: str, flags: int) -> FileStatus:
+    try:
+        return task.files.status(where, follow=not flags & _AT_SYMLINK_NOFOLLOW)
+    except FileNotFoundError:
+        task.files.note_not_found(where)
+        raise
 
 
 def _write_statfs(task: Task, address: int) -> int:

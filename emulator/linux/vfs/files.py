@@ -43,6 +43,8 @@ from emulator.linux.vfs.tmpfs import TEMPORARY, Tmpfs
 
 _OF_UNKNOWN_SIZE = 1 << 20  # enough for files in /proc, whose ``st_size`` is 0
 
+_MOST_NOT_FOUND = 100  # paths
+
 _Listener = TypeVar("_Listener", bound=VfsListener)
 
 
@@ -87,6 +89,7 @@ class VirtualFiles:
         self.names: SocketNames[Any] = SocketNames()
         self.working_directory = "/"
         self.umask = 0o022
+        self._not_found: dict[str, None] = {}  # paths, shared by all processes; the last at the end
         self._generator = random.Random(f"devices {seed}")
         self._budget = MemoryBudget(capture_limit_bytes)
         if root is not None and _lacks_temporary(root, [*mapped, *capture, *writable]):
@@ -127,6 +130,7 @@ class VirtualFiles:
         the order of lookups, and random bytes on the number of bytes read."""
         other = copy.copy(self)
         other.inodes, other._generator = self.inodes.copy(), copy.copy(self._generator)
+        other._not_found = {}
         other._mounts = self._mounts.with_inodes(other._devices(), other.inodes)
         other._tmpfs = other._mounts.tmpfs
         if self._mounts.procfs is not None:
@@ -147,6 +151,18 @@ class VirtualFiles:
     def left_in_memory(self) -> list[str]:
         """Paths of the files that the guest made in memory and has not removed, but for those in /tmp and /dev/shm."""
         return sorted(path for path in self._tmpfs.captured() if not path.startswith("/tmp/"))
+
+    def note_not_found(self, path: str) -> None:
+        """Remember that the guest asked for a file at ``path`` and was told that there is none."""
+        normal = normalise(path)
+        self._not_found.pop(normal, None)
+        self._not_found[normal] = None
+        if len(self._not_found) > _MOST_NOT_FOUND:
+            del self._not_found[next(iter(self._not_found))]
+
+    def not_found(self) -> list[str]:
+        """Paths at which the guest last looked for files in vain, and that do not exist now, in this order."""
+        return [path for path in self._not_found if not self.inode_of(path)]
 
     # Files without a path
 
@@ -205,7 +221,11 @@ class VirtualFiles:
         opened."""
         changes = self._notifications.active and flags & (os.O_CREAT | os.O_TRUNC)
         before = self._notifications.entry(self, path, follow=True) if changes else None
-        file = self._open(path, flags, mode & ~self.umask)
+        try:
+            file = self._open(path, flags, mode & ~self.umask)
+        except FileNotFoundError:
+            self.note_not_found(path)
+            raise
         if changes and isinstance(file, RegularFile):
             if before is None:
                 self._notifications.name_event(self, file.resolved_path or path, CREATE)

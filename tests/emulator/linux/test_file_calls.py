@@ -260,3 +260,22 @@ def test_a_terminal_says_so(make_guest: Callable[..., Guest]) -> None:
         assert guest.memory.read_int(buffer, 4) == 1000
     assert guest.call("ioctl", 1, 0x5410, buffer) == 0
     assert guest.call("ioctl", 1, 0x54FF, buffer) == -errno.ENOTTY
+
+
+def test_paths_without_a_file_are_remembered(guest: Guest) -> None:
+    buffer = guest.space(256)
+    assert guest.call("openat", CWD, "fonts/../plain", os.O_RDONLY, 0) == -errno.ENOENT
+    assert guest.call("newfstatat", CWD, "/out/later", buffer, 0) == -errno.ENOENT
+    assert guest.call("faccessat", CWD, "/usr/share/plain", os.R_OK) == -errno.ENOENT
+    assert guest.call("statx", CWD, "/plain.gz", 0, 0, buffer) == -errno.ENOENT
+    assert guest.call("openat", CWD, "/plain", os.O_RDONLY, 0) == -errno.ENOENT
+    opened(guest, "/data/a")
+    assert guest.files.fork().not_found() == ["/out/later", "/usr/share/plain", "/plain.gz", "/plain"]
+    opened(guest, "/out/later", os.O_CREAT | os.O_WRONLY)
+    assert guest.files.not_found() == ["/usr/share/plain", "/plain.gz", "/plain"]
+    observer = guest.files.for_observer()
+    with pytest.raises(FileNotFoundError):
+        observer.open("/other", os.O_RDONLY, 0)
+    for number in range(200):
+        guest.files.note_not_found(f"/{number}")
+    assert guest.files.not_found() == [f"/{number}" for number in range(100, 200)]

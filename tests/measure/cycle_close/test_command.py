@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import io
 import json
 import re
 import shlex
@@ -19,11 +20,13 @@ import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
 from common.quantities import parse_count
 from measure.cli import main
 from measure.console import progress
 from measure.cycle_close import command
+from measure.cycle_close.rates import ENERGY
 from measure.cycle_close.results import write_table
 from tests.measure.report.page_structure import csv_in, figures_without_caption_or_data, problems
 
@@ -55,6 +58,23 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def cycleclose(*arguments: object) -> Result:
     return CliRunner().invoke(main, ["cycleclose", *map(str, arguments)])
+
+
+@pytest.mark.parametrize("width", [80, 60])
+def test_deviations_are_shown_whole_in_a_terminal_of_any_width(width: int) -> None:
+    rates = ("cpi", "l1d_hit_rate", "l1i_hit_rate", "l2_hit_rate", "branch_hit_rate", ENERGY)
+    kinds = ("deviation", "simulated", "matched", "unsampled", "whole_run")
+    percent = {f"{kind}_percent": 187.68 if kind == "unsampled" else 14.52 for kind in kinds}
+    others = {"absolute": 0.000875, "accesses_per_1000_instructions": 387.4}
+    rows = [{"metric": name, **percent, **others} for name in rates]
+    out = io.StringIO()
+    command._print_deviations(Console(file=out, width=width), pd.DataFrame(rows))
+    assert out.getvalue().splitlines()[0].rstrip() == "Deviation from the full simulation [%]"
+    assert "…" not in out.getvalue()
+    assert (out.getvalue().count("14.52"), out.getvalue().count("188")) == (len(rates) * 4, len(rates))
+    assert max(map(len, out.getvalue().splitlines())) <= width
+    if width == 80:
+        assert "┃ metric" in out.getvalue()
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,8 @@ def test_a_campaign_for_a_project_with_a_makefile_can_be_run(folder: Path) -> No
     told = failed("demo/src", "--build", "true")
     assert "links no program with $CC: if it calls another compiler, say how it is built with --build COMMAND" in told
     assert "would be inside demo" in failed("demo", "--out", "demo/c.yaml")
+    told = failed("demo", "--build", "make CC=$CC", "--binary", "demo")
+    assert "left no file 'demo'; it linked bin/demo, bin/other. Say with --binary what it makes" in told
     result = measure("init", "demo")  # of two programs, the one with the directory's name
     assert result.exit_code == 0, result.output
     written = yaml.safe_load((folder / "demo.yaml").read_text())
@@ -213,6 +215,7 @@ def test_what_cannot_become_a_campaign_is_told(folder: Path) -> None:
     assert "reads its standard input, and none was given: say what it reads with --stdin FILE" in failed("words.c")
     told = failed("words.c", "--", "missing.txt")
     assert told.startswith("measure: words.c: the program ended with exit status 3; its last words on stderr: no input")
+    assert "no input Files that it looked for last and that are not there: /missing.txt Give arguments" in told
     assert "--file /NAME=FILE where it opens the relative path NAME, as it runs in /; if it ends so" in told
     assert told.rstrip().endswith("The files that it saw: none")
     (folder / "a.txt").touch()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from instrumenter.building.build_advice import failed_build
 from instrumenter.errors import SourceError
 from measure.errors import CampaignError
 from measure.first_campaign.program_keys import build_commands, flag_keys, program_keys, sources_that_define
@@ -111,6 +112,29 @@ def test_a_makefile_that_needs_its_order_is_built_one_by_one(tmp_path: Path, mon
     with pytest.raises(CampaignError, match=r"table\.h: no such file"):
         program_keys(tmp_path / "demo", "make -j$(nproc) CC=$CC", None, tmp_path, said.append)
     assert asked == ["make -j$(nproc) CC=$CC", "make CC=$CC", "make -j$(nproc) CC=$CC"]
+
+
+@pytest.mark.parametrize(("output", "times"), [
+    ("configure: error: no zlib\n", 1), ("CMake Error: no\n\n-- Configuring incomplete, errors occurred!\n", 1),
+    ("a.c:1:1: error: no\n  1 | x\n", 2),
+])  # fmt: skip
+def test_a_project_that_cannot_be_configured_is_not_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str, times: int
+) -> None:
+    asked: list[str] = []
+
+    def linked(_: Path, command: str, notify: object) -> list[str]:
+        asked.append(command)
+        raise SourceError(failed_build(command, "failed", output, "log", "riscv64"))
+
+    monkeypatch.setattr("instrumenter.building.project.linked_programs", linked)
+    (tmp_path / "demo").mkdir()
+    (tmp_path / "demo/configure").touch()
+    said: list[str] = []
+    with pytest.raises(CampaignError, match=output.splitlines()[0]):
+        program_keys(tmp_path / "demo", None, None, tmp_path, said.append)
+    assert len(asked) == times
+    assert said == ["That failed (a.c:1:1: error: no); the next one to try:"] * (times - 1)
 
 
 def test_the_program_that_is_named_is_made_alone_if_that_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
