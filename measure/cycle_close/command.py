@@ -339,6 +339,11 @@ def _print_deviations(console: Console, found: pd.DataFrame) -> None:
     )  # fmt: skip
 
 
+def _percent_text(value: float) -> str:
+    decimals = 2 if value < 10 else 1 if value < 100 else 0
+    return "-" if np.isnan(value) else f"{value:.{decimals}f}"
+
+
 def _print_sampled_again(console: Console, off: Sequence[float]) -> None:
     """Print how good the estimates of intervals were that were simulated all the same: they stand for the others."""
     mean = float(np.mean(off))
