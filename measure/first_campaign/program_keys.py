@@ -253,7 +253,8 @@ def _working_build(directory: Path, commands: Sequence[str], notify: Callable[[s
                 continue
             others = [other for other in build_commands(directory) if other.split()[0] not in command.split()]
             ways = "".join(f"\nIt has another build, too; to take that: --build '{other}'" for other in others)
-            raise CampaignError(f"{directory}: {error}{ways}") from None
+            how = "\nSuch a command is given with --build 'COMMAND'" if str(error).endswith("`") else ""
+            raise CampaignError(f"{directory}: {error}{how}{ways}") from None
         except InstrumenterError as error:
             raise CampaignError(f"{directory}: {error}") from None
 

@@ -99,11 +99,14 @@ def _print_methods(
 
     rows = []
     for metric, truth in estimated[FULL].items():
-        cells = [
-            f"{estimated[method][metric]['value']:.3f} ({estimated[method][metric]['error_percent']:.2f}%)"
-            for method in methods
-            if method != FULL
-        ]
+        cells = [_with_error(**estimated[method][metric]) for method in methods if method != FULL]
         rows.append((_short(metric), f"{truth['value']:.3f}", *cells))
     headings = ("metric", *map(escape, methods.values()))
     print_table(console, title, headings, rows, right=range(1, len(headings)))
+
+
+def _with_error(value: float, error_percent: float) -> str:
+    """An estimate and its error; "-" for what is not defined, as the error in percent of 0."""
+    if math.isnan(value):
+        return "-"
+    return f"{value:.3f} (-)" if math.isnan(error_percent) else f"{value:.3f} ({error_percent:.2f}%)"

@@ -131,10 +131,27 @@ def test_a_project_that_cannot_be_configured_is_not_tried_again(
     (tmp_path / "demo").mkdir()
     (tmp_path / "demo/configure").touch()
     said: list[str] = []
-    with pytest.raises(CampaignError, match=output.splitlines()[0]):
+    with pytest.raises(CampaignError, match=output.splitlines()[0]) as caught:
         program_keys(tmp_path / "demo", None, None, tmp_path, said.append)
+    assert "--build" not in str(caught.value)
     assert len(asked) == times
     assert said == ["That failed (a.c:1:1: error: no); the next one to try:"] * (times - 1)
+
+
+def test_an_advised_build_command_comes_with_the_option_that_takes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def linked(_: Path, command: str, notify: object) -> list[str]:
+        raise SourceError(failed_build(command, "failed", "configure: error: or --disable-zlib\n", "log", "riscv64"))
+
+    monkeypatch.setattr("instrumenter.building.project.linked_programs", linked)
+    (tmp_path / "demo").mkdir()
+    (tmp_path / "demo/configure").touch()
+    with pytest.raises(CampaignError) as caught:
+        program_keys(tmp_path / "demo", None, None, tmp_path, lambda text: None)
+    *_, advice, how = str(caught.value).splitlines()
+    assert advice.endswith("`./configure --disable-zlib && make -j$(nproc)`")
+    assert how == "Such a command is given with --build 'COMMAND'"
 
 
 def test_the_program_that_is_named_is_made_alone_if_that_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import io
+import math
 from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 import pytest
 from numpy.typing import NDArray
+from rich.console import Console
 
 from measure.program_phases.bbv import BasicBlockVectors, from_dense
 from measure.program_phases.choose import Phases, Search, choose_k, find_phases, search_k
+from measure.program_phases.estimates import FULL, POINTS
 from measure.program_phases.homogeneity import homogeneity, similarity
 from measure.program_phases.points import estimate, estimate_rate, first_n, simulation_points, skip_then_n
 from measure.program_phases.projection import project
+from measure.program_phases.terminal import print_estimates
 from tests.measure.program_phases import phases_naive as naive
 
 
@@ -251,3 +256,17 @@ def test_similarity_of_more_intervals_than_asked_for() -> None:
     assert similarity(vectors, at_most=37).shape == (37, 37)
     with pytest.raises(ValueError, match="got at_most = 0"):
         similarity(vectors, 0)
+
+
+def test_an_error_in_percent_of_0_is_not_shown_as_a_number() -> None:
+    nothing = {"value": 0.0, "error_percent": math.nan}
+    methods = {
+        FULL: {"cpi": {"value": 1.0, "error_percent": 0.0}, "l2_hit_rate": nothing},
+        POINTS: {"cpi": {"value": 1.5, "error_percent": 50.0}, "l2_hit_rate": nothing},
+        "first N": {"cpi": {"value": 1.5, "error_percent": 50.0}, "l2_hit_rate": {**nothing, "value": math.nan}},
+    }
+    out = io.StringIO()
+    print_estimates(Console(file=out, width=100), methods)
+    rates = next(line for line in out.getvalue().splitlines() if "l2 hits" in line)
+    assert [cell.strip() for cell in rates.split("│")[2:-1]] == ["0.000", "0.000 (-)", "-"]
+    assert "1.500 (50.00%)" in out.getvalue()
