@@ -267,6 +267,6 @@ def test_an_error_in_percent_of_0_is_not_shown_as_a_number() -> None:
     }
     out = io.StringIO()
     print_estimates(Console(file=out, width=100), methods)
-    rates = next(line for line in out.getvalue().splitlines() if "l2 hits" in line)
+    rates = next(line for line in out.getvalue().splitlines() if "L2 hits" in line)
     assert [cell.strip() for cell in rates.split("│")[2:-1]] == ["0.000", "0.000 (-)", "-"]
     assert "1.500 (50.00%)" in out.getvalue()
