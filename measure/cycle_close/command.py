@@ -305,10 +305,11 @@ def _print(console: Console, directory: Path, traced: Traced, full: Traced | Non
     if traced.sampled_again:
         _print_sampled_again(console, traced.sampled_again)
     if full is not None:
+        from measure.cycle_close import trace_page
+
         _print_deviations(console, deviations(full.table, traced.table))
-        console.print(
-            f"The full simulation took {full.seconds:.2f} s: {full.seconds / traced.seconds:.1f} times as long."
-        )
+        took = {"full_seconds": full.seconds, "speedup": full.seconds / traced.seconds}
+        console.print(f"The full simulation took {trace_page.duration_text(took)}.")
     files = {"Page": "trace.html", "Trace": "trace.parquet"} | ({"Picture": "trace.png"} if picture else {})
     console.print("   ".join(f"{what}: {directory / name}" for what, name in files.items()), style="dim")
     if traced.interrupted:

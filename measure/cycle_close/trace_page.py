@@ -87,8 +87,19 @@ def _headline(about: Mapping[str, Any]) -> str:
         return "The full simulation has no interval in common with the estimates."
     return (
         f"CPI of an interval is {found['deviation_percent']:.1f}% off on average, that of the whole run "
-        f"{found['whole_run_percent']:.2f}%; full simulation took {about['validation']['speedup']:.1f} times as long."
+        f"{found['whole_run_percent']:.2f}%; full simulation took {duration_text(about['validation'])}."
     )
+
+
+def duration_text(validation: Mapping[str, Any]) -> str:
+    """How long the full simulation took beside the trace. ``validation``: its ``full_seconds`` and ``speedup``."""
+    speedup, seconds = validation["speedup"], validation["full_seconds"]
+    if speedup < 1:
+        return (
+            f"{seconds:.2f} s, less than the trace: the program is short, or this was the first trace, which compiles "
+            "the code that makes it"
+        )
+    return f"{seconds:.2f} s, {speedup:.1f} times as long"
 
 
 def _steps(about: Mapping[str, Any]) -> list[Step]:

@@ -27,7 +27,7 @@ from measure.partitioning.cover import EXACT_METRICS
 from measure.partitioning.group_verdicts import Accept
 from measure.partitioning.hardware import counting_everything, events_of, split_hardware
 from measure.partitioning.oracle import FIRST_REPLICATES, CampaignOracle, Settings
-from measure.partitioning.page import render_page
+from measure.partitioning.page import confirmed_text, render_page
 from measure.partitioning.result import PartitionResult, summary_text, write_campaigns
 from measure.partitioning.search_types import Group, Oracle, Verdict
 from measure.partitioning.timed_search import Session, SessionOracles, SessionResult
@@ -85,7 +85,10 @@ def run_partition(request: Request, console: Console) -> int:
     _print_outcome(searched.outcome, console)
     written = ", ".join(str(path) for path in searched.files)
     console.print(f"Written: {written}", style="dim", soft_wrap=True)
-    for command in _next_commands(searched):
+    commands = _next_commands(searched)
+    if commands:
+        console.print(f"{confirmed_text(searched.outcome)} Collect the groups, and join their runs:", markup=False)
+    for command in commands:
         console.print(f"  {command}", soft_wrap=True, markup=False)
     return searched.exit_status
 

@@ -39,20 +39,14 @@ def render_page(outcome: PartitionResult, again: str = "", runs: Sequence[str] =
 def next_steps(outcome: PartitionResult, again: str, runs: Sequence[str], merge: str) -> tuple[Step, ...]:
     """What to do with the groups, by what fresh runs said of them, with commands."""
     steps = []
-    undecided = outcome.with_status("undecided")
-    unsure = [*outcome.with_status("not validated"), *undecided, *outcome.with_status("not tested")]
+    unsure = _unsure(outcome)
     if outcome.shortfall:
         steps.append(Step(outcome.shortfall))
     if again and (outcome.stopped or unsure):
         what = f"; {', '.join(unsure)} may perturb until it has" if unsure else ""
         steps.append(Step(f"Go on where the search stopped{what}.", (again,)))
     if runs:
-        good = outcome.with_status("validated")
-        rest = f", but not {', '.join(unsure)}" if unsure and good else ""
-        said = f"Fresh runs confirmed {', '.join(good)}{rest}." if good else "No fresh runs confirmed a group yet."
-        if undecided:
-            said += f" Too few runs were made to decide on {', '.join(undecided)}."
-        steps.append(Step(f"{said} Collect the groups, with the verdict on each:", tuple(runs)))
+        steps.append(Step(f"{confirmed_text(outcome)} Collect the groups, with the verdict on each:", tuple(runs)))
         if merge:
             steps.append(Step("Join their runs into one trace with every metric that is in a group:", (merge,)))
     if outcome.alone():
@@ -62,6 +56,18 @@ def next_steps(outcome: PartitionResult, again: str, runs: Sequence[str], merge:
                  "the emulated machine count it without a counter (`method: probe`).")
         )  # fmt: skip
     return tuple(steps)
+
+
+def confirmed_text(outcome: PartitionResult) -> str:
+    """Which groups fresh runs confirmed, and which not."""
+    good, unsure, undecided = outcome.with_status("validated"), _unsure(outcome), outcome.with_status("undecided")
+    rest = f", but not {', '.join(unsure)}" if unsure and good else ""
+    said = f"Fresh runs confirmed {', '.join(good)}{rest}." if good else "No fresh runs confirmed a group yet."
+    return said + (f" Too few runs were made to decide on {', '.join(undecided)}." if undecided else "")
+
+
+def _unsure(outcome: PartitionResult) -> list[str]:
+    return [name for status in ("not validated", "undecided", "not tested") for name in outcome.with_status(status)]
 
 
 def _pictures(outcome: PartitionResult) -> list[page.Figure]:

@@ -28,6 +28,7 @@ from measure.console import progress
 from measure.cycle_close import command
 from measure.cycle_close.rates import ENERGY
 from measure.cycle_close.results import write_table
+from measure.cycle_close.trace_page import duration_text
 from tests.measure.report.page_structure import csv_in, figures_without_caption_or_data, problems
 
 ROOT = Path(__file__).parent.parent.parent.parent
@@ -343,3 +344,8 @@ def test_a_program_of_several_files_is_told_how_to_become_an_executable(tmp_path
         assert ("undefined symbol: other" in result.output) == (program.suffix == ".c")
     (tmp_path / "two.c").write_text("int main(void) { return x; }\n")
     assert advice not in cycleclose("--machine", STRONGARM, tmp_path / "two.c").output
+
+
+def test_a_trace_that_took_longer_than_full_simulation_says_why() -> None:
+    assert duration_text({"full_seconds": 6.0, "speedup": 3.04}) == "6.00 s, 3.0 times as long"
+    assert duration_text({"full_seconds": 0.34, "speedup": 0.04}).startswith("0.34 s, less than the trace: ")

@@ -106,6 +106,7 @@ def test_fake_campaign_from_search_to_campaign_file(folder: Path) -> None:
     assert found["proved"] == "optimal"
     assert found["confirmed"]
     lines = [line.strip() for line in result.output.splitlines()]
+    assert "Fresh runs confirmed group1. Collect the groups, and join their runs:" in " ".join(lines)
     assert f"measure run {shown_path(str(folder / 'out' / 'partition.yaml'))}" in lines
     assert f"measure merge results/{found['campaign']}-partition --out merged.parquet" in lines
     with pytest.raises(CampaignError, match=r"partition\.yaml` makes the runs"):
