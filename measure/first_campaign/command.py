@@ -102,7 +102,7 @@ def write_first_campaign(request: Request, console: Console) -> Path:
             trial = trial_run(draft.campaign, build.elf_path, build.key, found.instructions)
         except RunError as error:
             raise CampaignError(f"{request.program}: {_with_advice(str(error), given)}") from None
-        status.update("counting events")
+        status.update("building the program with all counters, and counting events")
         choice = draft.attempt(
             lambda: choose_counters(draft.campaign, draft.document, found.functions, trial.every_cycles, say)
         )
@@ -113,7 +113,7 @@ def write_first_campaign(request: Request, console: Console) -> Path:
     if copy_to is not None and not copy_to.exists():
         write_text_atomically(copy_to, machine.read_text("utf-8"))
     write_text_atomically(place, text)
-    _tell(console, place, trial, choice, found.last_words)
+    tell_written(console, place, trial, choice, found.last_words)
     return place
 
 
@@ -231,7 +231,7 @@ def _place_of_copy(place: Path, machine: Path) -> Path:
     return copy
 
 
-def _tell(console: Console, place: Path, trial: Trial, choice: Choice, last_words: str) -> None:
+def tell_written(console: Console, place: Path, trial: Trial, choice: Choice, last_words: str) -> None:
     """Print what was written, and the next steps. ``last_words``: of the program, on standard error."""
     records = trial.cycles // trial.every_cycles
     metrics = ", ".join(one.name for one in choice.counters)
@@ -259,6 +259,15 @@ def _tell(console: Console, place: Path, trial: Trial, choice: Choice, last_word
             escape(
                 f"! {', '.join(one.brief for one in choice.steady)}: no counter of the program's functions varies more "
                 "from record to record. Give it input that makes it do different things, or name other events to count."
+            ),
+            style="yellow",
+        )
+    elif len(choice.counters) == 1 and choice.left_out:
+        console.print(
+            escape(
+                f"! {len(choice.left_out)} other counters hardly vary from record to record, and were left out (named "
+                f"in {place}). With one software metric there is nothing to divide over runs: give the "
+                "program input that makes it do different things, or name events to count."
             ),
             style="yellow",
         )

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import yaml
+from rich.console import Console
 
 from measure.campaign.campaign_file import load_campaign
+from measure.first_campaign.command import tell_written
+from measure.first_campaign.software_choice import Choice
 from tests.measure.demo_program import PROGRAM
 from tests.measure.first_campaign.init_command import counted, failed, measure
 
@@ -71,6 +77,18 @@ def test_the_file_says_what_the_program_does(folder: Path) -> None:
     assert measure("init", "demo.c", "--force", "--machine", ROOT / "configs/machines/strongarm.yaml").exit_code == 0
     other, _ = load_campaign(folder / "demo.yaml")
     assert other.machine == ROOT / "configs/machines/strongarm.yaml"
+
+
+def test_one_software_metric_that_is_left_of_many_is_told() -> None:
+    def told(n_left_out: int) -> str:
+        choice = Choice((SimpleNamespace(name="walk_entries"),), (SimpleNamespace(),) * n_left_out)  # type: ignore[arg-type]
+        out = io.StringIO()
+        trial: Any = SimpleNamespace(cycles=1000, every_cycles=10, steady=())
+        tell_written(Console(file=out, width=100), Path("cmark.yaml"), trial, choice, "")
+        return " ".join(out.getvalue().split())
+
+    assert "! 16 other counters hardly vary from record to record" in told(16)
+    assert "hardly vary" not in told(0)
 
 
 @pytest.mark.slow
