@@ -72,7 +72,7 @@ def test_deviations_are_shown_whole_in_a_terminal_of_any_width(width: int) -> No
     command._print_deviations(Console(file=out, width=width), pd.DataFrame(rows))
     assert out.getvalue().splitlines()[0].rstrip() == "Deviation from the full simulation [%]"
     assert "…" not in out.getvalue()
-    assert (out.getvalue().count("14.52"), out.getvalue().count("188")) == (len(rates) * 4, len(rates))
+    assert (out.getvalue().count("14.5"), out.getvalue().count("188")) == (len(rates) * 4, len(rates))
     assert max(map(len, out.getvalue().splitlines())) <= width
     if width == 80:
         assert "┃ metric" in out.getvalue()
