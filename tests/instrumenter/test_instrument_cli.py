@@ -89,7 +89,9 @@ def test_builds_into_a_directory_that_has_things_in_it(folder: Path) -> None:
          "{spec}:3: place: unknown key, expected one of: sources, flags, libraries, metrics, placement, volatile, "
          "target; did you mean 'placement'?"),
         ("target: host", "flags: [-O2]", "{spec}:3: flags: given twice, first in line 2"),
-        ("target: host", "target: [host", "{spec}:4: not YAML: expected ',' or ']', but got ':'"),
+        ("target: host", "target: [host",
+         "{spec}:4: not YAML: expected ',' or ']', but got ':' (while parsing a flow sequence, which begins at line "
+         "3)"),
         ("  calls:", "  'a b':",
          "{spec}:4: metrics: got the metric name 'a b', expected letters, digits, '_', '.' and '-'"),
         ("variable: n", "variable: n, add: x_y",
