@@ -74,6 +74,7 @@ def cycle_close(validated: bool = True) -> str:
     actual = {**estimated, "cpi": np.nan_to_num(estimated["cpi"], nan=2.0) * 1.02}
     actual["cycles"] = actual["cpi"] * 1000
     percent = dict.fromkeys(("deviation_percent", "simulated_percent", "matched_percent", "whole_run_percent"), 2.0)
+    percent |= {"absolute": 0.02, "accesses_per_1000_instructions": 250.0}
     metrics = {name: {**percent, "unsampled_percent": None} for name in ("cpi", "l1d_hit_rate")}
     about["validation"] = {"full_seconds": 2.0, "speedup": 4.0, "metrics": metrics}
     return trace_page.render_page(about, estimated, actual)
