@@ -70,7 +70,7 @@ HELD_OUT = {
 }  # fmt: skip
 SLICE = 50_000_000  # instructions
 LEAVING_TRANSLATIONS = 3  # processes of each way, before the one that is timed
-Results = dict[str, dict[str, float]]  # way: what was told
+Results = dict[str, dict[str, float]]  # way: seconds, instructions and rare events of a run under it
 
 
 @numba_kernel
@@ -229,7 +229,7 @@ def run(way: str, guest: Guest, arguments: list[str], rare_pc: int) -> dict[str,
 
 
 def side_by_side(ways: Sequence[str], guest: Guest, rare_pc: int, rounds: int) -> Results:
-    """Run the guest under all ways at once, a slice of each in turn, ``rounds`` times; what is told of each way.
+    """Run the guest under all ways at once, a slice of each in turn, ``rounds`` times; the figures of each way.
 
     ``seconds`` of the first way are the sums of its slices' medians over the rounds; of another way, those times its
     ratio (`ratio_of_slices`). A machine's speed changes by a factor of two for seconds on end when others use the
@@ -264,7 +264,7 @@ def ratio_of_slices(base: NDArray[np.float64], other: NDArray[np.float64]) -> fl
 
 
 def measure(name: str, size: str, repeats: int, ways: Sequence[str], plugins: Path | None, folder: Path) -> Any:
-    """What is told of every way, by its name."""
+    """The figures of every way, by its name."""
     guest = guest_of(name, size, folder)
     rare_pc = rare_place(guest) if "rare" in ways else 0
 

@@ -225,8 +225,8 @@ def run_command(
 
 
 def _wait_with_news(process: subprocess.Popen[bytes], output: Path, notify: Callable[[str], None]) -> int:
-    """The exit status of a build. It may run tests for many minutes, or a part that nobody needs: only what it prints
-    tells that."""
+    """The exit status of the build ``process``. While it runs, ``notify`` gets the last line of its ``output``: a build
+    may run the project's tests for many minutes, and only its output shows that."""
     started, news_seconds, told = time.monotonic(), _FIRST_NEWS_SECONDS, ""
     while True:
         try:

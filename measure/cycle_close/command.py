@@ -325,10 +325,7 @@ def _print_deviations(console: Console, found: pd.DataFrame) -> None:
     names = ("metric", "all", "simulated", "matched", "unsampled", "whole run", "apart", "per 1000")
     rows = []
     for row in found.to_dict("records"):
-        percent = (value for name, value in row.items() if str(name).endswith("_percent"))
-        cells = [
-            "-" if np.isnan(value) else f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f}" for value in percent
-        ]
+        cells = [_percent_text(value) for name, value in row.items() if str(name).endswith("_percent")]
         absolute, accesses = row["absolute"], row["accesses_per_1000_instructions"]
         per_1000 = "-" if np.isnan(accesses) else f"{accesses:.3g}"
         rows.append((escape(SHORT_LABELS[row["metric"]]), *cells, f"{absolute:.2g}", per_1000))
