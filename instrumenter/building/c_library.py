@@ -5,6 +5,10 @@ many sources in one process; so this part asks zig for its command line for such
 many of them. The objects have the same code and data, and so have the programs. Of the sources in zig's own language,
 zig makes its other libraries as ever.
 
+Most programs need a third of the sources, which `instrumenter.building.common_members` lists: with ``common`` only
+those are compiled. A link takes from a library what it needs, so a program is the same with it, or has undefined
+symbols. The whole library then takes its place, in the same folder: zig would compile its others again for another.
+
 zig uses the library as an *installation*: a file that names its folders, which `ZIG_LIBC` in the environment names.
 """
 
@@ -21,10 +25,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from common.atomic_files import move_directory, move_file, remove_tree, workspace
+from instrumenter.building.common_members import is_common
 from instrumenter.errors import ToolchainError
 
 VARIABLE = "ZIG_LIBC"
 _DESCRIPTION = "libc.txt"
+_WHOLE = "whole"  # a file that is there when the library is not only what is common
+_ARCHIVE = "libc.a"
 _CODE, _HEADERS = "lib", "include"
 
 _MUSL_FLAGS = (
@@ -59,8 +66,13 @@ def is_usable(arguments: Sequence[str]) -> bool:
 
 
 def description(folder: Path) -> Path:
-    """The file that describes the library in ``folder`` to zig; it is there when the library is."""
+    """The file that describes the library in ``folder`` to zig; it is there when the library, or what is common, is."""
     return folder / _DESCRIPTION
+
+
+def is_whole(folder: Path) -> bool:
+    """Whether all of the library is in ``folder``."""
+    return (folder / _WHOLE).exists()
 
 
 def named_directly(words: Sequence[str]) -> list[str]:
@@ -75,21 +87,27 @@ def named_directly(words: Sequence[str]) -> list[str]:
     first = max(n for n, word in enumerate(words[:at]) if word == "--start-group")
     last = words.index("--end-group", at)
     empty = {f"{code}/{name}.o" for name in _EMPTY_OBJECTS}
-    kept = [*words[:installed], *words[installed + 2 : first], f"{code}/libc.a", *words[last + 1 :]]
+    kept = [*words[:installed], *words[installed + 2 : first], f"{code}/{_ARCHIVE}", *words[last + 1 :]]
     return [word for word in kept if word not in empty]
 
 
-def make(zig: str, target: str, folder: Path, environment: Mapping[str, str], lock: Sequence[int]) -> None:
+def make(
+    zig: str, target: str, folder: Path, environment: Mapping[str, str], lock: Sequence[int], *, common: bool = False
+) -> None:  # fmt: skip
     """Compile the library for ``target`` into ``folder``, in one of the folders of the compiler's cache, on all
     processors. ``zig``: the compiler's program; ``environment``: in which it runs; ``lock``: descriptors that it
-    inherits.
+    inherits; ``common``: only what most programs need.
 
     Raises `ToolchainError` or `OSError` when something about this compiler is not as it is known here.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     with workspace(folder.parents[1]) as made:  # where `common.compiler_cache` finds what a killed process left
-        _Maker(zig, target, made, environment, lock).make(folder)
-        move_directory(made, folder, lambda place: description(place).is_file())
+        _Maker(zig, target, made, environment, lock).make(folder, common)
+        if description(folder).is_file():
+            move_file(made / _CODE / _ARCHIVE, folder / _CODE / _ARCHIVE)
+            (folder / _WHOLE).touch()
+        else:
+            move_directory(made, folder, lambda place: description(place).is_file())
 
 
 class _Maker:
@@ -104,12 +122,16 @@ class _Maker:
         self._musl = self._zig_library / "libc" / "musl"
         self._work = made / "work"  # a copy: clang puts each object beside its source
 
-    def make(self, place: Path) -> None:
-        """Make all of it; it will be used at ``place``."""
+    def make(self, place: Path, common: bool) -> None:
+        """Make all of it, or what is ``common``; it will be used at ``place``."""
         machine = self._target.partition("-")[0]
         self._describe(place)
         shutil.copytree(self._musl, self._work)
-        sources = sources_of(self._work, machine)
+        sources = [
+            source
+            for source in sources_of(self._work, machine)
+            if not common or is_common(source.relative_to(self._work))
+        ]
         driver = {suffix: self._driver_words(suffix) for suffix in (".c", ".s", ".S")}
         start = self._work / "crt" / f"{_START}.c"
         by_level: dict[str, list[Path]] = {"-O3": [], "-Os": []}
@@ -136,6 +158,8 @@ class _Maker:
                 raise
         self._gather(sources, driver[".s"])
         self._copy_headers(machine)
+        if not common:
+            (self._made / _WHOLE).touch()
         shutil.rmtree(self._work)
 
     def _make_other_libraries(self, n_processors: int) -> None:
@@ -164,7 +188,7 @@ class _Maker:
         code = self._made / _CODE
         code.mkdir()
         objects = [str(source.with_suffix(".o").relative_to(self._work)) for source in sources]
-        self._run(["ar", "rcs", str(code / "libc.a"), *objects], self._work)
+        self._run(["ar", "rcs", str(code / _ARCHIVE), *objects], self._work)
         move_file(self._work / "crt" / f"{_START}.o", code / f"{_START}.o")
         empty = self._work / "empty.s"
         empty.touch()

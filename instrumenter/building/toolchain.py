@@ -37,6 +37,8 @@ _UNWANTED_OUTPUT = frozenset(("-C", "-CC", "-P"))
 # Flags of the preprocessor, with their value attached or in the next argument.
 _PREPROCESSOR_FLAG = re.compile(r"-(D|U|I|include|imacros|isystem|iquote|idirafter|iprefix|iwithprefix)(.*)")
 
+_UNDEFINED = re.compile(r"undefined (hidden |protected )?symbol: ")  # in what the linker writes
+
 _told: set[str] = set()  # messages of this process that are not repeated
 
 
@@ -193,18 +195,30 @@ class Toolchain:
 
     def link(self, inputs: Sequence[Path], flags: Sequence[str], output: Path, driver: str = "cc") -> None:
         """Compile and link sources and objects, statically for the guest, into ``output``. Raises `SourceError`."""
-        self.prepare(driver)
-        self._checked(self.link_arguments([str(each) for each in inputs], flags, str(output)), output.parent, driver)
+        self._link(self.link_arguments([str(each) for each in inputs], flags, str(output)), output.parent, driver)
 
     def traced_link(self, objects: Sequence[Path], flags: Sequence[str], output: Path, driver: str = "cc") -> list[str]:
         """As `link`, and return the arguments with which the linker itself was called; empty if they are unknown.
 
         They name libraries in the compiler's cache, which stay there until this process ends.
         """
-        self.prepare(driver)
         compiler_cache.use_libraries(self.cache)
         arguments = self.link_arguments([str(each) for each in objects], [*flags, "--verbose"], str(output))
-        return linker_arguments(self._checked(arguments, output.parent, driver))
+        return linker_arguments(self._link(arguments, output.parent, driver))
+
+    def _link(self, arguments: Sequence[str], directory: Path, driver: str) -> bytes:
+        """Run the compiler for a link, with the common part of the C library if that has all that the program needs.
+        Returns what it wrote to standard error. Raises `SourceError`."""
+        is_common = driver == "cc" and c_library.is_usable(arguments) and self._prepare_common_library()
+        if not is_common:
+            self.prepare(driver)
+        try:
+            return self._checked(arguments, directory, driver)
+        except SourceError as error:
+            if not is_common or not _UNDEFINED.search(str(error)):
+                raise
+        self.prepare(driver)
+        return self._checked(arguments, directory, driver)
 
     def prepare(self, driver: str = "cc") -> None:
         """Build the target's C library, and for the driver ``c++`` the C++ library, too, on all processors, with a
@@ -215,31 +229,55 @@ class Toolchain:
         """
         compiler_cache.bound(self.cache)
         cplusplus = driver == "c++"
-        language = "c++" if cplusplus else "c"
-        ready = self.cache / f"{compiler_cache.READY}{compiler_version()}-{self.target or 'host'}-{language}"
-        if ready.exists():
+        if self._ready(cplusplus).exists():
             return
-        self.notify(
-            f"First use of the compiler for {self.target or 'the host'}, or its cache was emptied: it builds its "
-            + (
+        if not cplusplus and c_library.description(self._library).is_file():
+            self.notify(
+                "What is built now needs more of the C library than most programs: the compiler builds all of it, "
+                "which takes some ten seconds on two processors, and keeps it."
+            )
+        else:
+            self._tell_first_use(
                 "C++ library now, which takes about two minutes"
                 if cplusplus
                 else "C library now, which takes a quarter of a minute"
             )
-            + " on two processors and is kept."
-        )
-        if (self.target and not cplusplus and self._make_c_library()) or self._let_zig_make_libraries(cplusplus):
+        made = self.target and not cplusplus and self._make_c_library()
+        if made or self._let_zig_make_libraries(cplusplus):
+            ready = self._ready(cplusplus)
             ready.parent.mkdir(parents=True, exist_ok=True)
             ready.touch()
 
-    def _make_c_library(self) -> bool:
-        """Make the C library of `instrumenter.building.c_library`; False when it cannot be made."""
+    def _prepare_common_library(self) -> bool:
+        """Build what most programs need of the C library, unless that or all of it is there. Whether links use that."""
+        compiler_cache.bound(self.cache)
+        if not self.target or self._ready(cplusplus=False).exists():
+            return False
+        if c_library.description(self._library).is_file():
+            return True
+        self._tell_first_use("C library now, the parts that most programs need, which takes some six seconds")
+        return self._make_c_library(common=True)
+
+    def _ready(self, cplusplus: bool) -> Path:
+        """The file that is there when a library is: all of the C library, or the C++ library."""
+        language = "c++" if cplusplus else "c"
+        return self.cache / f"{compiler_cache.READY}{compiler_version()}-{self.target or 'host'}-{language}"
+
+    def _tell_first_use(self, library: str) -> None:
+        self.notify(
+            f"First use of the compiler for {self.target or 'the host'}, or its cache was emptied: it builds its "
+            f"{library} on two processors and is kept."
+        )
+
+    def _make_c_library(self, *, common: bool = False) -> bool:
+        """Make the library of `instrumenter.building.c_library`; False when it cannot be made."""
         assert self.target is not None
         folder = self._library
         try:
             with compiler_cache.running(self.cache) as lock, locked(self.cache / "c-library.lock"):
-                if not c_library.description(folder).is_file():  # another process may have made it meanwhile
-                    c_library.make(_executable(), self.target, folder, self.environment(), lock)
+                is_there = c_library.description(folder).is_file() if common else c_library.is_whole(folder)
+                if not is_there:  # another process may have made it meanwhile
+                    c_library.make(_executable(), self.target, folder, self.environment(), lock, common=common)
         except (OSError, ValueError, LookupError, ToolchainError):
             return False  # another version of the compiler, or a disk that is full: zig makes the library, or says why
         return True

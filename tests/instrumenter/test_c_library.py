@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from elftools.elf.elffile import ELFFile
 
 from instrumenter.building import c_library, toolchain
 from instrumenter.building.c_library import is_usable, named_directly, sources_of
+from instrumenter.building.elf_symbols import symbols_of
 from instrumenter.building.toolchain import HOST_TARGET, Toolchain
-from instrumenter.errors import ToolchainError
+from instrumenter.errors import SourceError, ToolchainError
 
 SOURCE = """
 #include <math.h>
@@ -34,6 +36,25 @@ int main(int n, char **names) {
     return system("true");
 }
 """
+COMMON_SOURCE = """
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+static void *same(void *p) { return p; }
+int main(int n, char **names) {
+    pthread_t thread;
+    time_t now = time(0);
+    double x;
+    pthread_create(&thread, 0, same, names);
+    pthread_join(thread, 0);
+    sscanf(names[0], "%lf", &x);
+    printf("%f %Lf %s %zu\\n", sin(n) + pow(n, x), log2l(n) + fmal(n, n, x), ctime(&now), strlen(getenv("HOME")));
+    return 0;
+}
+"""
 _IN_FILES_ONLY = (".comment", ".debug", ".rela.debug", ".symtab", ".strtab", ".shstrtab", ".llvm_addrsig")
 
 
@@ -51,6 +72,21 @@ def members(archive: Path) -> Iterator[tuple[str, bytes]]:
                 first = int(name[1:])
                 name = names[first : names.index(b"\n", first)].decode()
             yield Path(name.rstrip("/")).name, content
+
+
+class Symbols(NamedTuple):
+    """Global and weak symbols that the files of an archive define, and those that they cannot do without."""
+
+    defined: set[str]
+    needed: set[str]
+
+
+def symbols(archive: Path) -> Symbols:
+    found = [symbol for _, content in members(archive) for symbol in symbols_of(io.BytesIO(content))]
+    return Symbols(
+        {symbol.name for symbol in found if symbol.defined and symbol.binding != "local"},
+        {symbol.name for symbol in found if not symbol.defined and symbol.binding == "global"},
+    )
 
 
 def sections(elf: bytes) -> dict[str, Any]:
@@ -99,6 +135,38 @@ def test_programs_are_those_with_zigs_own(tmp_path: Path, monkeypatch: pytest.Mo
     expected = compiler.traced_link([tmp_path / "a.o"], ["-O2", "-lm", "-lpthread"], tmp_path / "zigs")
     assert sections((tmp_path / "ours").read_bytes()) == sections((tmp_path / "zigs").read_bytes())
     assert [Path(word).name.replace("ours", "zigs") for word in words] == [Path(word).name for word in expected]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", [toolchain.GUEST_TARGET, HOST_TARGET])
+def test_programs_with_what_is_common_are_those_with_all_of_it(
+    target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is common needs nothing else of the library. And nothing else of it is in the compiler's other libraries,
+    from which a program would take it without a word."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    compiler = Toolchain(target)
+    (tmp_path / "a.c").write_text(COMMON_SOURCE)
+    compiler.compile(tmp_path / "a.c", ["-O2"], tmp_path / "a.o")
+    programs, links, libraries = [], [], []
+    for _ in range(2):
+        links.append(compiler.traced_link([tmp_path / "a.o"], ["-O2"], tmp_path / "program"))
+        programs.append(sections((tmp_path / "program").read_bytes()))
+        archives = {Path(word).name: tmp_path / word for word in links[-1] if word.endswith(".a")}
+        libraries.append(symbols(archives.pop("libc.a")))
+        compiler.prepare()
+    assert programs[0] == programs[1]
+    assert links[0] == links[1]  # of the compiler's other libraries, too
+    mine, everything = libraries
+    others = [symbols(path) for path in archives.values()]
+    left_out = everything.defined - mine.defined
+    assert left_out
+    assert mine.defined < everything.defined
+    assert not mine.needed & left_out
+    for other in others:
+        assert other.defined
+        assert not other.needed & left_out
+        assert not other.defined & left_out
 
 
 @pytest.mark.parametrize(
@@ -150,9 +218,9 @@ def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Toolchain, l
         made.append("zig, with C++" if cplusplus else "zig")
         return True
 
-    def make(zig: str, target: str, folder: Path, *_: object) -> None:
-        made.append(target)
-        folder.mkdir(parents=True)
+    def make(zig: str, target: str, folder: Path, *_: object, common: bool) -> None:
+        made.append(f"{target}, common" if common else target)
+        folder.mkdir(parents=True, exist_ok=True)
         c_library.description(folder).touch()
 
     monkeypatch.setattr(Toolchain, "_let_zig_make_libraries", let_zig)
@@ -175,12 +243,41 @@ def test_zig_makes_it_when_it_cannot_be_made(
 ) -> None:  # fmt: skip
     guest, made = fresh(tmp_path, monkeypatch)
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, common: bool) -> None:
         raise error
 
     monkeypatch.setattr(c_library, "make", fail)
     guest.prepare()
     assert made == ["zig"]
+
+
+@pytest.mark.parametrize(
+    ("failure", "needs_all"),
+    [(None, False), ("a.c:1: expected ';'", False), ("undefined symbol: regcomp", True)],
+)
+def test_a_link_makes_what_most_programs_need_and_all_of_it_when_a_symbol_is_missing(
+    failure: str | None, needs_all: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guest, made = fresh(tmp_path, monkeypatch)
+    tried = []
+
+    def checked(*_: object) -> bytes:
+        tried.append(len(made))
+        if failure is not None:
+            raise SourceError(failure)
+        return b""
+
+    monkeypatch.setattr(Toolchain, "_checked", checked)
+    told: list[str] = []
+    guest.notify = told.append
+    for _ in range(2):
+        with contextlib.nullcontext() if failure is None else pytest.raises(SourceError, match=failure):
+            guest.link([tmp_path / "a.o"], [], tmp_path / "program")
+    whole = [guest.target] if needs_all else []
+    assert made == [f"{guest.target}, common", *whole]
+    assert tried == ([1, 2, 2] if needs_all else [1, 1])
+    assert "the parts that most programs need" in told[0]
+    assert ["needs more of the C library than most programs" in message for message in told[1:]] == [True] * len(whole)
 
 
 def test_a_space_in_the_path_of_the_cache_is_no_obstacle(tmp_path: Path) -> None:
