@@ -42,6 +42,7 @@ from emulator.linux.vfs.files import VirtualFiles
 from emulator.memory import GuestMemory
 
 if TYPE_CHECKING:
+    from emulator.engine.instrument.held_directions import HeldDirections
     from emulator.execution.intervals import Intervals, IntervalWatcher
     from emulator.execution.snapshot import Snapshot
 
@@ -245,6 +246,14 @@ class Machine:
         """Tables of the lines that a core's L1 caches hold, for a selection whose ``fills`` are ``line_bits``; to be
         connected with what missing lines are passed on to before that is selected."""
         return self._observers.hold_lines(line_bits)
+
+    def hold_directions(self, entries: int, history_bits: int) -> HeldDirections:
+        """Counters of a branch predictor for the directions of branches: ``entries``, a power of two, by address and
+        ``history_bits`` outcomes. Translations keep them up to date while its ``call`` is in a selection's ``inline``;
+        the caller keeps it alive."""
+        from emulator.engine.instrument.held_directions import HeldDirections
+
+        return HeldDirections(entries, history_bits)
 
     def counter_totals(self, addresses: Sequence[int]) -> CounterTotals:
         """Totals of 64-bit counters at these guest addresses of the current program, over the current process and all

@@ -39,6 +39,7 @@ from emulator.timing.machine_config import MachineConfig
 from emulator.timing.machine_events import N_EVENTS, N_STATIC, Event, static_events
 from emulator.timing.memory_kernel import pollute
 from emulator.timing.online_caches import CacheContents, HeldTables, OnlineCaches
+from emulator.timing.online_predictor import HeldCounters, OnlinePredictor
 from emulator.timing.warm import WARM_UP_FACTOR, Fills, Touched, warm_caches
 
 _FOREIGN_LINES = 1 << 27  # number of different lines in the other address spaces
@@ -79,6 +80,7 @@ class InOrderCore:
         self._op_capacity = 0
         self._known_code = np.zeros(0, np.int64)  # lines of the L1I cache, ascending
         self._online: OnlineCaches | None = None
+        self._online_predictor: OnlinePredictor | None = None
         if sample_every is not None:
             event, interval = sample_every
             if event not in (Event.CYCLES, Event.INSTRUCTIONS) or interval < 1:
@@ -134,11 +136,18 @@ class InOrderCore:
         after each `follow`, until the core simulates again."""
         self._online = OnlineCaches(self.config, held)
 
+    def predict_online(self, held: HeldCounters) -> None:
+        """Let fast execution keep the counters of directions up to date through ``held``, of the `online_predictor` of
+        the core: after each `follow`, until the core simulates again."""
+        self._online_predictor = OnlinePredictor(held)
+
     def follow(self) -> None:
-        """Go on with caches that fast execution keeps up to date; nothing without `go_online`."""
+        """Go on with what fast execution keeps up to date; nothing without `go_online` or `predict_online`."""
+        self._leave()
         if self._online is not None:
-            self._leave()
             self._online.follow(self._longs, self._words)
+        if self._online_predictor is not None:
+            self._online_predictor.follow(self._longs, self._predictor_tables()[0])
 
     def cache_contents(self) -> CacheContents:
         """What caches and TLBs hold now, to go back to by `restore_caches`; fast execution goes on after `follow`."""
@@ -151,9 +160,11 @@ class InOrderCore:
         saved.put(self._longs, self._words)
 
     def _leave(self) -> None:
-        """The core's caches are about to change otherwise than by fast execution, or to move to larger arrays."""
+        """The core's state is about to change otherwise than by fast execution, or to move to larger arrays."""
         if self._online is not None:
             self._online.leave()
+        if self._online_predictor is not None:
+            self._online_predictor.leave(self._longs, self._predictor_tables()[0])
 
     @property
     def lines_to_warm(self) -> int:
@@ -179,12 +190,17 @@ class InOrderCore:
     def train(self, facts: BlockFacts, stream: NDArray[np.uint32], skipped_words: int) -> None:
         """Train the branch predictor on whole blocks in execution order, as in `consume`, without those in the first
         ``skipped_words`` words. The instruction cache fetches their lines, too, but none that it has not and that
-        `warm_caches` was not told of last. Takes no time; mispredictions are counted."""
+        `warm_caches` was not told of last. Counters of directions that fast execution keeps up to date learn nothing.
+        Takes no time; mispredictions are counted."""
         self._leave()
         if facts.n_blocks > self._decoded_blocks:
             self._decode(facts)
         stream = np.require(stream, np.uint32, ["C", "A", "W"])
+        counters, history = self._predictor_tables()[0], self._longs[layout.S_HISTORY]
+        learnt = counters.copy()
         train_predictors(self._longs, self._words, stream, skipped_words)
+        if self._online_predictor is not None:
+            counters[:], self._longs[layout.S_HISTORY] = learnt, history
         if self._online is None or not self._online.code:
             train_fetches(self._longs, self._words, stream, skipped_words, self._known_code)
 

@@ -92,29 +92,34 @@ class OnlineCaches:
 @dataclass(frozen=True)
 class CacheContents:
     """What the caches and TLBs of a core hold, to go back to: the tags and stamps of their lines, and their sections
-    of ``longs``."""
+    of ``longs``; and the ``directions`` that its branch predictor has learnt, with the ``history``."""
 
     tags: NDArray[np.uint32]
     stamps: NDArray[np.int64]
     sections: NDArray[np.int64]
+    directions: NDArray[np.uint32]
+    history: NDArray[np.int64]
 
     @classmethod
     def of(cls, longs: NDArray[np.int64], words: NDArray[np.uint32]) -> CacheContents:
         """A copy of what is in a core's arrays."""
-        tags, stamps, sections = _views(longs, words)
-        return cls(tags.copy(), stamps.copy(), sections.copy())
+        return cls(*(view.copy() for view in _views(longs, words)))
 
     def put(self, longs: NDArray[np.int64], words: NDArray[np.uint32]) -> None:
         """Write it into the arrays of the same core."""
-        for view, saved in zip(_views(longs, words), (self.tags, self.stamps, self.sections), strict=True):
-            view[:] = saved
+        saved = self.tags, self.stamps, self.sections, self.directions, self.history
+        for view, kept in zip(_views(longs, words), saved, strict=True):
+            view[:] = kept
 
 
 def _views(longs: NDArray[np.int64], words: NDArray[np.uint32]) -> tuple[NDArray[Any], ...]:
-    """The tags and stamps of all caches and TLBs, and their sections."""
+    """The fields of `CacheContents`."""
     n_lines = int(longs[layout.L1I + layout.M_HINTS])  # the first cache's hints lie behind all lines
     sections = longs[layout.L1I : layout.DTLB + layout.SECTION]
-    return words[:n_lines], longs[layout.STAMPS : layout.STAMPS + n_lines], sections
+    first = longs[layout.P_DIRECTIONS]
+    directions = words[first : first + longs[layout.P_PREDICTOR_MASK] + 1]
+    history = longs[layout.S_HISTORY : layout.S_HISTORY + 1]
+    return words[:n_lines], longs[layout.STAMPS : layout.STAMPS + n_lines], sections, directions, history
 
 
 def _places(arrays: Arrays, cache: int) -> NDArray[np.int64]:

@@ -37,6 +37,7 @@ from measure.programs.catalogue import load_catalogue
 ROOT = Path(__file__).resolve().parents[2]
 CATALOGUE = ROOT / "configs" / "programs.yaml"
 MACHINES = ("strongarm", "desktop")
+OTHER_MACHINES = ("controller", "server", "mixed")  # written when all else was done, and never tuned on
 REPLACEMENT = ("lru", "fifo", "random")
 INTERVAL = 200_000
 TUNED = ("bwtzip", "netsimplex", "chess", "ooosim", "nbody", "jpegish", "lz77")
@@ -61,13 +62,14 @@ KEY = ["program", "arguments", "machine", "replacement", "way"]
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine of configs/machines, with all caches of one replacement policy, or "own"."""
+    """A machine of configs/machines or of this folder's, with all caches of one replacement policy, or "own"."""
 
     name: str
     replacement: str
 
     def config(self) -> MachineConfig:
-        config = load_machine(ROOT / "configs" / "machines" / f"{self.name}.yaml")
+        folder = HERE if self.name in OTHER_MACHINES else ROOT / "configs"
+        config = load_machine(folder / "machines" / f"{self.name}.yaml")
         if self.replacement == "own":
             return config
         caches = {level: getattr(config, level) for level in ("l1i", "l1d", "l2")}
@@ -173,6 +175,7 @@ def main() -> None:
     parser.add_argument("--size", help="of the catalogue (default: the held-out programs' own arguments)")
     parser.add_argument("--ways", default="default,two runs", help=f"of {', '.join(WAYS)} (default: default,two runs)")
     parser.add_argument("--replacement", action="store_true", help="every replacement policy, not the machines' own")
+    parser.add_argument("--others", action="store_true", help="the machines in this folder, not those of configs")
     parser.add_argument("--again", action="store_true", help="measure what is in the table already, too")
     parser.add_argument("--table", action="store_true", help="print what is in the table")
     parser.add_argument("--out", type=Path, default=HERE / "held_out.csv", help="(default: held_out.csv beside this)")
@@ -182,6 +185,7 @@ def main() -> None:
         print(table_of(rows))
         return
     names = TUNED if options.programs == "tuned" else (options.programs or ",".join(HELD_OUT)).split(",")
+    machines = OTHER_MACHINES if options.others else MACHINES
     policies = REPLACEMENT if options.replacement else ("own",)
     for name in names:
         job = job_of(name, options.size)
@@ -189,7 +193,7 @@ def main() -> None:
             (machine, way): dict(
                 zip(KEY, (name, " ".join(job.arguments), machine.name, machine.replacement, way), strict=True)
             )
-            for machine in (Machine(each, policy) for each in MACHINES for policy in policies)
+            for machine in (Machine(each, policy) for each in machines for policy in policies)
             for way in options.ways.split(",")
         }
         kept = {tuple(row) for row in rows[KEY].itertuples(index=False)} if not options.again else set()

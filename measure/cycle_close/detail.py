@@ -13,7 +13,7 @@ from emulator.timing.inorder import InOrderCore
 from emulator.timing.warm import Touched
 from measure.cycle_close.code_lines import KEPT_INTERVALS, CodeLines
 from measure.cycle_close.reuse import WaitModel
-from measure.cycle_close.tracer import CoreObserver, Settings, keep_caches_online
+from measure.cycle_close.tracer import CoreObserver, Settings, keep_online
 from measure.errors import MeasureError
 
 _INSTRUCTIONS_A_REFERENCE = 3  # roughly; converts the warm-up window before an interval to instructions
@@ -22,8 +22,7 @@ _INSTRUCTIONS_A_REFERENCE = 3  # roughly; converts the warm-up window before an 
 class DetailedRun:
     """Runs ``machine`` forward, from one chosen interval to the next. ``waits``: model of the intervals before them.
 
-    ``fills``: the `emulator.events.TraceSelection.fills` that keep the core's caches up to date between these; none if
-    they are warmed up.
+    ``fast``: the selection between these, with what keeps parts of the core up to date.
     """
 
     def __init__(self, machine: Machine, core: InOrderCore, settings: Settings, waits: WaitModel) -> None:
@@ -33,11 +32,10 @@ class DetailedRun:
         self._detail = CoreObserver(core)
         self._exact_lines = settings.warm_up == "lines"
         line_bits = waits.line_bits
-        self._simulating = self._fast = TraceSelection(line_bits=line_bits if self._exact_lines else 0)
+        self._simulating = self.fast = TraceSelection(line_bits=line_bits if self._exact_lines else 0)
         if self._exact_lines:
-            self._fast = keep_caches_online(machine, core, self._fast)
-        self.fills = self._fast.fills
-        self._counting = replace(self._fast, counts=True)
+            self.fast = keep_online(machine, core, self.fast)
+        self._counting = replace(self.fast, counts=True)
         self._code = CodeLines(core.config)
         self._shortest = settings.interval_instructions
         self._simulated_until = 0  # [instructions]
@@ -47,7 +45,7 @@ class DetailedRun:
     def advance(self, instructions: int) -> None:
         """Emulate up to ``instructions``."""
         if self.machine.instructions < instructions:
-            self.machine.observe(self._fast)
+            self.machine.observe(self.fast)
             self.machine.advance_to_instructions(instructions)
 
     def simulate(self, begin: int, end: int) -> NDArray[np.float64]:

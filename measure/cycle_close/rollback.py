@@ -51,7 +51,10 @@ class RollBackTracer:
         self._waits = WaitModel(core.config)
         self._core = core
         self._run = DetailedRun(machine, core, settings, self._waits)
-        self._profile_selection = replace(profile_selection(settings, self._waits), fills=self._run.fills)
+        fast = self._run.fast
+        self._profile_selection = replace(
+            profile_selection(settings, self._waits), fills=fast.fills, inline=fast.inline
+        )
         self._samples = samples_for(settings)
         self._of_phase: dict[int, Sample] = {}  # the last sample of each phase
         self._features = IntervalFeatures()

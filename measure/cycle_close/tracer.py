@@ -20,6 +20,7 @@ from emulator.execution.intervals import Intervals
 from emulator.machine import Machine
 from emulator.timing.inorder import InOrderCore
 from emulator.timing.online_caches import online_line_bits
+from emulator.timing.online_predictor import online_predictor
 from emulator.timing.warm import Touched
 from measure.cycle_close.classifier import Base, SignatureTable, Update, WhenFull
 from measure.cycle_close.code_lines import CodeLines
@@ -156,7 +157,7 @@ class Tracer:
         self._before = core.snapshot()
         self._detail_selection = self._profile_selection = profile_selection(settings, self._waits)
         if settings.warm_up == "lines" and not settings.everything:
-            self._profile_selection = keep_caches_online(machine, core, self._detail_selection)
+            self._profile_selection = keep_online(machine, core, self._detail_selection)
         has_queues = settings.warm_references > 0 or settings.warm_branches > 0
         self._queue = (
             RecordQueue(settings.warm_references, settings.warm_branches)
@@ -212,8 +213,9 @@ class Tracer:
         """Events of the interval that has just run in detail, (N_EVENTS,)."""
         core, facts = self.core, self.machine.facts
         if self._detail is self._kept:
-            # The branch predictors were not trained while nothing was simulated. They are trained on the second half
-            # of the interval, which is as much like the code before it as anything that is known.
+            # The branch predictors were not trained while nothing was simulated, but for large tables of directions.
+            # They are trained on the second half of the interval, which is as much like the code before it as anything
+            # that is known.
             record = self._kept.take()
             core.train(facts, record, int(len(record) * _NOT_LEARNT))
             self._before = core.snapshot()
@@ -375,14 +377,19 @@ def shares_of(signatures: NDArray[np.int64]) -> NDArray[np.float64]:
     return np.asarray(signatures / np.maximum(signatures.sum(axis=-1, keepdims=True), 1))
 
 
-def keep_caches_online(machine: Machine, core: InOrderCore, selection: TraceSelection) -> TraceSelection:
-    """Let fast execution keep those caches of ``core`` up to date that can be; the core has to `follow` again after it
-    has simulated. Returns ``selection`` with what that needs."""
-    fills = online_line_bits(core.config)
+def keep_online(machine: Machine, core: InOrderCore, selection: TraceSelection) -> TraceSelection:
+    """Let fast execution keep those caches of ``core`` up to date that can be, and a large branch predictor; the core
+    has to `follow` again after it has simulated. Returns ``selection`` with what that needs."""
+    fills, predictor = online_line_bits(core.config), online_predictor(core.config)
     if any(fills):
         core.go_online(machine.hold_lines(fills))
-        core.follow()
-    return replace(selection, fills=fills)
+    inline = selection.inline
+    if predictor is not None:
+        held = machine.hold_directions(*predictor)
+        core.predict_online(held)
+        inline = (*inline, held.call)
+    core.follow()
+    return replace(selection, fills=fills, inline=inline)
 
 
 def profile_selection(settings: Settings, waits: WaitModel) -> TraceSelection:

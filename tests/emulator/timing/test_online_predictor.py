@@ -1,0 +1,183 @@
+"""Branch predictors that fast execution keeps up to date against the same ones in full simulation, in every tier."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from emulator.events import FULL_RECORD, BlockFacts, OpClass, TraceSelection
+from emulator.machine import Machine
+from emulator.timing import layout
+from emulator.timing.inorder import InOrderCore
+from emulator.timing.machine_config import MachineConfig
+from emulator.timing.machine_file import load_machine
+from emulator.timing.online_predictor import online_predictor
+from instrumenter.building.program_build import build_program
+
+ROOT = Path(__file__).parents[3]
+GUEST = Path(__file__).parents[1] / "guest"
+DESKTOP = load_machine(ROOT / "configs" / "machines" / "desktop.yaml")
+TIERS: dict[str, dict[str, Any]] = {
+    "oracle": {"engine": "oracle"},
+    "interpreted": {"templates": False, "optimise_executions": 1 << 30, "background": False},
+    "templates": {"optimise_executions": 1 << 30, "background": False},
+    "optimised": {"optimise_executions": 4, "background": False},
+    "background": {"optimise_executions": 20},
+}
+
+
+def machine(penalty_cycles: int = 12, **predictor: Any) -> MachineConfig:
+    """The desktop machine with another branch predictor."""
+    changed = DESKTOP.branch_predictor.model_copy(update=predictor)
+    pipeline = DESKTOP.pipeline.model_copy(update={"mispredict_penalty_cycles": penalty_cycles})
+    return DESKTOP.model_copy(update={"branch_predictor": changed, "pipeline": pipeline})
+
+
+CONFIGS = {
+    "by history": machine(entries=65536, history_bits=16),
+    "by a short history": machine(entries=4096, history_bits=3),
+    "by address": machine(kind="bimodal", entries=4096),
+}
+
+
+@pytest.fixture(scope="module")
+def program() -> Path:
+    return build_program([GUEST / "mixture.c"], ["-O1"], libraries=["-lm"]).elf_path
+
+
+def learnt(core: InOrderCore) -> tuple[list[int], int]:
+    """The counters of directions and the history."""
+    return core._predictor_tables()[0].tolist(), int(core._longs[layout.S_HISTORY])
+
+
+def online(
+    program: Path, config: MachineConfig, stops: list[int], tier: dict[str, Any], simulated: int = 0
+) -> InOrderCore:  # fmt: skip
+    """The core after the last of ``stops``, with its predictor kept up to date; ``simulated`` instructions after each
+    of the other stops are simulated."""
+    core, shape = InOrderCore(config, 1), online_predictor(config)
+    assert shape is not None
+    with Machine(program, ["2"], **tier) as machine:
+        held = machine.hold_directions(*shape)
+        core.predict_online(held)
+        for stop in stops:
+            core.follow()
+            machine.observe(TraceSelection(inline=(held.call,), exact_stop=True))
+            machine.advance_to_instructions(stop)
+            if simulated and stop != stops[-1]:
+                machine.observe(FULL_RECORD, [core])
+                machine.advance_to_instructions(stop + simulated)
+                machine.drain()
+        core._leave()
+    return core
+
+
+class NaivePredictor:
+    """Two-bit counters by address xor history, which learn from a record."""
+
+    selection = FULL_RECORD
+
+    def __init__(self, entries: int, history_bits: int) -> None:
+        self.counters, self.history = [0] * entries, 0
+        self._history_bits = history_bits
+        self._last: Any = None
+
+    def consume(self, facts: BlockFacts, stream: np.ndarray) -> None:
+        at = 0
+        while at < len(stream):
+            block = facts.blocks[stream[at]]
+            self.go_to(int(block["pc"]))
+            last = int(block["first_instruction"]) + int(block["n_instructions"]) - 1
+            self._last = block["terminator"], int(block["target_pc"]), int(facts.instructions["pc"][last])
+            at += 1 + int(block["n_accesses"])
+
+    def go_to(self, pc: int) -> None:
+        """Learn the outcome of the last block, after which control goes to ``pc``."""
+        if self._last is None or self._last[0] != OpClass.BRANCH:
+            return
+        _, target, branch = self._last
+        taken = pc == target
+        place = (branch >> 1 ^ self.history) % len(self.counters)
+        self.counters[place] = min(3, self.counters[place] + 1) if taken else max(0, self.counters[place] - 1)
+        self.history = (self.history << 1 | taken) % (1 << self._history_bits)
+
+
+@pytest.mark.parametrize("tier", TIERS)
+@pytest.mark.parametrize("config", CONFIGS)
+def test_it_learns_what_full_simulation_does(program: Path, config: str, tier: str) -> None:
+    shape = online_predictor(CONFIGS[config])
+    assert shape is not None
+    twin = NaivePredictor(*shape)
+    twin.counters = learnt(InOrderCore(CONFIGS[config], 1))[0]
+    with Machine(program, ["2"], consumers=[twin], engine="oracle") as machine:
+        machine.advance_to_instructions(300_000)
+        machine.drain()
+        twin.go_to(machine.hart.pc)
+    counters, history = learnt(online(program, CONFIGS[config], [100_000, 150_001, 300_000], TIERS[tier]))
+    assert counters == twin.counters
+    assert history == twin.history
+    assert len(set(counters)) == 4
+
+
+def test_it_goes_on_after_samples(program: Path) -> None:
+    """All but the branch that ends a sample is learnt: at most the history's length of counters differ by one each."""
+    config = CONFIGS["by history"]
+    without, _ = learnt(online(program, config, [100_000, 200_000, 300_000], TIERS["optimised"]))
+    found, _ = learnt(online(program, config, [100_000, 200_000, 300_000], TIERS["optimised"], simulated=10_000))
+    differing = np.flatnonzero(np.array(without) != found)
+    assert len(differing) <= 2 * 2 * 17
+    assert np.abs(np.array(without) - found).max(initial=0) <= 2
+
+
+def test_training_leaves_it_as_it_is(program: Path) -> None:
+    config = CONFIGS["by history"]
+    with Machine(program, ["2"], engine="oracle") as machine:
+        core, record = InOrderCore(config, 1), Kept()
+        held = machine.hold_directions(65536, 16)
+        core.predict_online(held)
+        core.follow()
+        held.counters[:], held.history[0] = 2, 5
+        machine.observe(FULL_RECORD, [record])
+        machine.advance_to_instructions(10_000)
+        machine.drain()
+        core.train(machine.facts, record.stream, 0)
+        targets = core._predictor_tables()[1]
+    assert learnt(core) == ([2] * 65536, 5)
+    assert (targets != layout.NO_TARGET).any()
+
+
+class Kept:
+    """A record."""
+
+    selection = FULL_RECORD
+    stream = np.zeros(0, np.uint32)
+
+    def consume(self, facts: BlockFacts, stream: np.ndarray) -> None:
+        self.stream = np.concatenate([self.stream, stream])
+
+
+def test_what_was_learnt_is_gone_back_to(program: Path) -> None:
+    core = online(program, CONFIGS["by history"], [100_000], TIERS["oracle"])
+    before, saved = learnt(core), core.cache_contents()
+    core._predictor_tables()[0][:] = 1
+    core._longs[layout.S_HISTORY] = 3
+    core.restore_caches(saved)
+    assert learnt(core) == before
+
+
+@pytest.mark.parametrize(
+    ("config", "shape"),
+    [
+        (DESKTOP, None),
+        (machine(penalty_cycles=3, entries=16384), (16384, 12)),
+        (machine(entries=2048), None),
+        (machine(entries=4096), (4096, 12)),
+        (machine(kind="bimodal", entries=4096), (4096, 0)),
+        (machine(kind="backward_taken", entries=1 << 20), None),
+    ],
+)
+def test_large_predictors_are_kept_up_to_date(config: MachineConfig, shape: tuple[int, int] | None) -> None:
+    assert online_predictor(config) == shape
