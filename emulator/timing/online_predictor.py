@@ -1,7 +1,7 @@
 """An online branch predictor: its counters of directions kept up to date while the guest runs fast.
 
-A sample can begin with caches that were warmed up from last accesses, but nothing short tells what a large predictor has
-learnt: with 65,536 counters and 16 outcomes of history, 200,000 instructions before a sample left 15% too many
+A sample can begin with caches that were warmed up from last accesses, but nothing short tells what a large predictor
+has learnt: with 65,536 counters and 16 outcomes of history, 200,000 instructions before a sample left 15% too many
 mispredictions in chess, and training on the sample itself, 13% too few.
 """
 

@@ -131,10 +131,10 @@ def row_of(
     simulated = (table["category"] == "simulated").to_numpy()
     lengths = np.diff(ends)
     actual_cpi, cpi = truth[:, Event.CYCLES] / lengths, estimated[:, Event.CYCLES] / lengths
-    energy = config.energy.picojoules() if config.energy is not None else np.zeros(len(Event))
+    energy = config.energy.picojoules() if config.energy is not None else np.full(len(Event), np.nan)
 
     def total(events: NDArray[np.float64], of: NDArray[np.float64]) -> float:
-        return float(np.nansum(events @ of))
+        return float(np.nansum(events @ of)) if np.isfinite(of).all() else np.nan
 
     cycles = np.eye(len(Event))[Event.CYCLES]
     return {
@@ -161,10 +161,11 @@ def table_of(rows: pd.DataFrame) -> str:
     for (name, machine, replacement, way), mine in rows.groupby(["set", "machine", "replacement", "way"], sort=False):
         deviation, bias = mine["cpi_deviation_percent"], mine["simulated_cpi_bias_percent"]
         energy, worst = mine["energy_error_percent"].abs(), bias.iloc[int(bias.abs().argmax())]
+        energies = "-" if energy.isna().all() else f"{energy.mean():.1f}% ({energy.max():.1f}%)"
         lines.append(
             f"| {len(mine)} {name} | {machine}, {replacement} | {way} | {mine['simulated_percent'].mean():.1f}% "
             f"| {deviation.mean():.1f}% ({deviation.max():.1f}%) "
-            f"| {bias.mean():+.2f}% ({worst:+.2f}%) | {energy.mean():.1f}% ({energy.max():.1f}%) |"
+            f"| {bias.mean():+.2f}% ({worst:+.2f}%) | {energies} |"
         )
     return "\n".join(lines)
 
