@@ -33,7 +33,7 @@ from common.distinct import distinct
 from emulator.events import FULL_RECORD, BlockFacts, TraceSelection
 from emulator.timing import layout
 from emulator.timing.core_arrays import build_core, class_timing, grow_tables
-from emulator.timing.inorder_kernel import decode, run, train_fetches, train_predictors
+from emulator.timing.inorder_kernel import decode, resolve_last, run, train_fetches, train_predictors
 from emulator.timing.issue_kernel import elapse
 from emulator.timing.machine_config import MachineConfig
 from emulator.timing.machine_events import N_EVENTS, N_STATIC, Event, static_events
@@ -141,9 +141,12 @@ class InOrderCore:
         the core: after each `follow`, until the core simulates again."""
         self._online_predictor = OnlinePredictor(held)
 
-    def follow(self) -> None:
-        """Go on with what fast execution keeps up to date; nothing without `go_online` or `predict_online`."""
+    def follow(self, pc: int | None = None) -> None:
+        """Go on with what fast execution keeps up to date; nothing without `go_online` or `predict_online`. ``pc``:
+        where the guest goes on after blocks that the core has simulated."""
         self._leave()
+        if self._online_predictor is not None and pc is not None:
+            resolve_last(self._longs, self._words, pc)
         if self._online is not None:
             self._online.follow(self._longs, self._words)
         if self._online_predictor is not None:

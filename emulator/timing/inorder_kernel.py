@@ -342,6 +342,17 @@ def run(longs: np.ndarray, words: np.ndarray, ledger: Ledger, stream: np.ndarray
 
 
 @kernel
+def resolve_last(longs: np.ndarray, words: np.ndarray, pc: int) -> None:
+    """Let the predictors learn the control transfer of the last block, which was to ``pc``; it takes no time."""
+    block = longs[S_PREVIOUS]
+    if block >= 0:
+        terminator = np.int64(words[longs[P_BLOCKS] + block * BLOCK_COLUMNS + TERMINATOR])
+        if terminator >= FIRST_TRANSFER and terminator <= LAST_TRANSFER:
+            resolve(longs, words, block, pc)
+        longs[S_PREVIOUS] = -1
+
+
+@kernel
 def train_predictors(longs: np.ndarray, words: np.ndarray, stream: np.ndarray, skipped: int) -> None:
     """Train the predictors on the control transfers of ``stream``, without those in its first ``skipped`` words."""
     blocks = longs[P_BLOCKS]

@@ -12,6 +12,7 @@ from emulator.machine import Machine
 from emulator.timing.inorder import InOrderCore
 from emulator.timing.warm import Touched
 from measure.cycle_close.code_lines import KEPT_INTERVALS, CodeLines
+from measure.cycle_close.mispredictions import UNKNOWN
 from measure.cycle_close.reuse import WaitModel
 from measure.cycle_close.tracer import CoreObserver, Settings, keep_online
 from measure.errors import MeasureError
@@ -22,7 +23,8 @@ _INSTRUCTIONS_A_REFERENCE = 3  # roughly; converts the warm-up window before an 
 class DetailedRun:
     """Runs ``machine`` forward, from one chosen interval to the next. ``waits``: model of the intervals before them.
 
-    ``fast``: the selection between these, with what keeps parts of the core up to date.
+    ``fast``: the selection between these, with what keeps parts of the core up to date; ``mispredicted``: branches
+    meanwhile, (1,), live, or `UNKNOWN`.
     """
 
     def __init__(self, machine: Machine, core: InOrderCore, settings: Settings, waits: WaitModel) -> None:
@@ -33,8 +35,9 @@ class DetailedRun:
         self._exact_lines = settings.warm_up == "lines"
         line_bits = waits.line_bits
         self._simulating = self.fast = TraceSelection(line_bits=line_bits if self._exact_lines else 0)
+        self.mispredicted = UNKNOWN
         if self._exact_lines:
-            self.fast = keep_online(machine, core, self.fast)
+            self.fast, self.mispredicted = keep_online(machine, core, self.fast)
         self._counting = replace(self.fast, counts=True)
         self._code = CodeLines(core.config)
         self._shortest = settings.interval_instructions
@@ -69,7 +72,7 @@ class DetailedRun:
         machine.advance_to_instructions(end)
         machine.drain()
         self._simulated_until = machine.instructions
-        core.follow()
+        core.follow(machine.hart.pc)
         if machine.instructions != end:
             raise MeasureError(
                 f"the program did not do the same again: the interval from {begin} ends after {machine.instructions} "

@@ -8,6 +8,7 @@ from emulator.events import BlockFacts
 from emulator.execution.intervals import Written
 from emulator.kernels.jit import BoundKernel
 from measure.cycle_close.classifier import SignatureTable
+from measure.cycle_close.mispredictions import UNKNOWN
 from measure.cycle_close.online_kernel import Found, Online, classify_interval, wants_detail
 from measure.cycle_close.predictors import Predictor
 from measure.cycle_close.reuse import WaitModel
@@ -21,12 +22,14 @@ class OnlinePhases:
     a series when the next interval is to be simulated.
 
     ``table``: of phases; ``schedule``: of samples; ``waits``: the machine's model of waiting; ``wait_step``: width of a
-    range of waiting, 0 if neither waiting nor what ``samples`` stand for is looked at.
+    range of waiting, 0 if neither waiting nor what ``samples`` stand for is looked at. ``mispredicted``: branches since
+    the last boundary, (1,); `UNKNOWN` until it is set.
     """
 
     def __init__(
         self, table: SignatureTable, predictor: Predictor, waits: WaitModel, samples: Samples, wait_step: float
     ) -> None:
+        self.mispredicted = UNKNOWN
         self.table = table
         self.schedule = SampleSchedule()
         self.waits = waits
@@ -48,7 +51,7 @@ class OnlinePhases:
         self.waits.make_room(at_most)
         self._found = Found(
             np.zeros((at_most, self._signatures.dimensions), np.int64), np.zeros(at_most),
-            np.zeros(at_most, np.int64), np.zeros(at_most), np.zeros(1, np.int64),
+            np.zeros(at_most, np.int64), np.zeros(at_most), np.full(at_most, np.nan), np.zeros(1, np.int64),
         )  # fmt: skip
 
     def watch(self, written: Written) -> BoundKernel:
@@ -63,7 +66,10 @@ class OnlinePhases:
         if found.state[0] < n:  # blocks were discovered in the last interval
             self._signatures.extend(facts)
             classify_interval(self._online, self._written, found)
-        return Found(found.signatures[:n], found.waits[:n], found.keys[:n], found.distances[:n], found.state)
+        return Found(
+            found.signatures[:n], found.waits[:n], found.keys[:n], found.distances[:n], found.mispredicted[:n],
+            found.state,
+        )  # fmt: skip
 
     @property
     def _online(self) -> Online:
@@ -71,4 +77,5 @@ class OnlinePhases:
         return Online(
             maker.entries, maker.lengths, self.table.arrays, self.table.rules, self._predictor.table,
             self.waits.arrays, self.schedule.due, self._samples.cover, self._wait_step,
+            self.mispredicted,
         )  # fmt: skip

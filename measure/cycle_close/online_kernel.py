@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from emulator.execution.intervals import Written
 from emulator.execution.intervals_kernel import DONE, ENOUGH, N_BLOCKS
 from emulator.kernels.jit import inline_kernel, kernel
+from measure.cycle_close.mispredictions_kernel import take_mispredictions
 from measure.cycle_close.predictors_kernel import NOTHING, RunTable, next_phase, observe
 from measure.cycle_close.reuse_kernel import Waits, add_wait
 from measure.cycle_close.signature_kernel import PhaseTable, Rules, add_signature, classify, distance, entry_of_phase
@@ -45,19 +46,21 @@ LATEST_SAMPLE, UNCOVERED, COVER_FIELDS = range(3)
 
 class Found(NamedTuple):
     """What is found of the intervals of a series, one row an interval: ``signatures``, (n, d); ``waits``, ``distances``
-    from the phases as fractions of the base, ``keys``, phase * BUCKETS + range of waiting, (n,). ``state``: (1,), rows
-    found."""
+    from the phases as fractions of the base, ``keys``, phase * BUCKETS + range of waiting, and ``mispredicted``
+    branches, NaN where they are not known, (n,). ``state``: (1,), rows found."""
 
     signatures: Longs
     waits: Doubles
     keys: Longs
     distances: Doubles
+    mispredicted: Doubles
     state: Longs
 
 
 class Online(NamedTuple):
     """All that the kernel reads and changes. ``entries``, ``lengths``: of blocks, as for `fill_signatures`;
-    ``wait_step``: width of a range of waiting, 0 if waiting is not looked at."""
+    ``wait_step``: width of a range of waiting, 0 if waiting is not looked at; ``mispredicted``: branches since the last
+    boundary, (1,), or (0,) where they are not known."""
 
     entries: Longs
     lengths: Longs
@@ -68,6 +71,7 @@ class Online(NamedTuple):
     due: Due
     cover: Cover
     wait_step: float
+    mispredicted: Longs
 
 
 @kernel
@@ -136,6 +140,7 @@ def classify_interval(online: Online, written: Written, found: Found) -> None:
             online.due.intervals[place] -= 1
         online.cover.state[UNCOVERED] = EMPTY if is_covered(online.cover, online.table.share) else key
     found.waits[row], found.keys[row], found.distances[row] = wait, key, distance
+    take_mispredictions(job, online.mispredicted, found.mispredicted)
     found.state[0] = row + 1
     if wants_detail(online.table, online.predictor, online.due, online.cover):
         job[ENOUGH] = 1

@@ -21,6 +21,12 @@ from emulator.timing.inorder import InOrderCore
 from emulator.timing.machine_config import MachineConfig
 from emulator.timing.machine_events import N_STATIC
 from measure.cycle_close.detail import DetailedRun
+from measure.cycle_close.mispredictions import (
+    UNKNOWN,
+    MispredictionWatcher,
+    followed_alone,
+    with_mispredictions,
+)
 from measure.cycle_close.reuse import WaitModel
 from measure.cycle_close.samples import Sample, choose_samples
 from measure.cycle_close.signature import SignatureMaker, StaticEventCounter, with_static_events
@@ -33,8 +39,8 @@ _BATCH_INSTRUCTIONS = 200_000_000  # in one call: some 40 ms, which bounds the d
 class Profile:
     """The first run: ``ends``: (n + 1,) instructions at the boundaries, the first 0; ``signatures``: (n, d);
     ``phases``, ``distances``: (n,); ``waits``: (n,) estimated cycles per instruction of waiting for memory, 0 without
-    ``wait_step``; ``static_events``: (n, N_STATIC) events that follow from the blocks; ``model``: the wait model after
-    all intervals.
+    ``wait_step``; ``static_events``: (n, N_STATIC) events that follow from the blocks; ``mispredicted``: (n,) branches,
+    NaN where they are not known; ``model``: the wait model after all intervals.
     """
 
     ends: NDArray[np.int64]
@@ -43,6 +49,7 @@ class Profile:
     distances: NDArray[np.float64]
     waits: NDArray[np.float64]
     static_events: NDArray[np.int64]
+    mispredicted: NDArray[np.float64]
     model: WaitModel
 
 
@@ -52,15 +59,19 @@ def profile(machine: Machine, config: MachineConfig, settings: Settings) -> Prof
     maker, model = SignatureMaker(settings.dimensions), WaitModel(config)
     with_waits = settings.wait_step > 0
     line_bits = model.line_bits if with_waits else 0
-    machine.observe(TraceSelection(counts=True, line_bits=line_bits, reuse_times=with_waits))
+    directions = followed_alone(machine, config) if settings.warm_up == "lines" else None
+    inline = () if directions is None else (directions.call,)
+    watcher = MispredictionWatcher(UNKNOWN if directions is None else directions.mispredicted)
+    machine.observe(TraceSelection(counts=True, line_bits=line_bits, reuse_times=with_waits, inline=inline))
     at_most = max(1, min(256, _BATCH_INSTRUCTIONS // settings.interval_instructions))
     counter = StaticEventCounter()
     ends, signatures, waits, matches = [np.zeros(1, np.int64)], [], [np.zeros(0)], []
-    static_events = [np.zeros((0, N_STATIC), np.int64)]
+    static_events, mispredicted = [np.zeros((0, N_STATIC), np.int64)], [np.zeros(0)]
     while machine.ending is None:
-        ran = machine.run_intervals(settings.interval_instructions, at_most)
+        ran = machine.run_intervals(settings.interval_instructions, at_most, watcher.begin(at_most))
         if len(ran) == 0:
             break
+        mispredicted.append(watcher.end(len(ran)))
         ends.append(ran.ends)
         waits.append(model.add(ran.ends, ran.reuse_times) if with_waits else np.zeros(len(ran)))
         static_events.append(counter.count(machine.facts, ran))
@@ -74,6 +85,7 @@ def profile(machine: Machine, config: MachineConfig, settings: Settings) -> Prof
         np.array([match.distance for match in matches], np.float64),
         np.concatenate(waits),
         np.concatenate(static_events),
+        np.concatenate(mispredicted),
         model,
     )
 
@@ -116,6 +128,7 @@ def trace_second_run(
             all_samples.add(Sample(number, events), shares[number], float(first_run.waits[number]))
         estimated, sources = all_samples.estimates(shares, first_run.waits)
         estimated = with_static_events(estimated * np.diff(first_run.ends)[:, None], first_run.static_events)
+        estimated = with_mispredictions(estimated, first_run.mispredicted, core.config)
     for number, phase in enumerate(first_run.phases.tolist()):
         begin, end = int(first_run.ends[number]), int(first_run.ends[number + 1])
         category, source = Category.MATCHED, number

@@ -19,6 +19,7 @@ from emulator.machine import Machine
 from emulator.timing.inorder import InOrderCore
 from measure.cycle_close.classifier import Match
 from measure.cycle_close.detail import DetailedRun
+from measure.cycle_close.mispredictions import MispredictionWatcher, known_penalty_cycles, with_mispredictions
 from measure.cycle_close.online_kernel import BUCKETS
 from measure.cycle_close.reuse import WaitModel
 from measure.cycle_close.samples import Sample, most_typical, wait_bucket
@@ -68,13 +69,16 @@ class RollBackTracer:
         """
         machine, length = self.machine, self.settings.interval_instructions
         at_most = max(1, _PART_INSTRUCTIONS // length)
+        watcher = MispredictionWatcher(self._run.mispredicted)
         number = 0
         while machine.ending is None:
             saved, caches = machine.snapshot(), self._core.cache_contents()
             self._core.follow()
             machine.observe(self._profile_selection)
             machine.count_from_here()
-            ran = machine.run_intervals(length, at_most)
+            self._run.mispredicted[:] = 0
+            ran = machine.run_intervals(length, at_most, watcher.begin(at_most))
+            mispredicted = watcher.end(len(ran))
             begins = np.concatenate([[saved.instructions], ran.ends[:-1]])
             signatures = self._signatures.make(machine.facts, ran)
             shares, found = shares_of(signatures), self._classify(ran, signatures)
@@ -95,7 +99,7 @@ class RollBackTracer:
                     self.table.record_sample(match.phase, signatures[place])
                 self._run.advance(int(ran.ends[-1]) + int(ended))
             static = self._static.count(machine.facts, ran)
-            self._features.add(shares, np.array([wait for _, wait in found]), static)
+            self._features.add(shares, np.array([wait for _, wait in found]), static, mispredicted)
             for place, (match, wait) in enumerate(found):
                 begin, end = int(begins[place]), int(ran.ends[place])
                 if number + place in simulated:
@@ -105,12 +109,16 @@ class RollBackTracer:
                     with_waits = self.settings.wait_step > 0
                     sample = self._samples.estimate(shares[place], wait) if with_waits else self._of_phase[match.phase]
                 events = with_static_events(sample.events_each * (end - begin), static[place])
+                if category is not Category.SIMULATED:
+                    events = with_mispredictions(events, mispredicted[place], self._core.config)
                 yield Interval(number + place, begin, end, match.phase, category, sample.number, match.distance, events)
             number += len(found)
 
     def reestimated(self, intervals: list[Interval]) -> list[Interval]:
         """As `Tracer.reestimated`."""
-        return reestimate(intervals, self._samples, self._features) if self.settings.wait_step else intervals
+        if not self.settings.wait_step:
+            return intervals
+        return reestimate(intervals, self._samples, self._features, self._core.config)
 
     def _classify(self, ran: Intervals, signatures: np.ndarray) -> list[tuple[Match, float]]:
         """Phase and waiting of each interval of the part."""
@@ -144,5 +152,7 @@ class RollBackTracer:
         """Note in the schedule that ``sample`` is one of ``key``, and whether its estimate would have been bad."""
         if key not in self._schedule:
             self._schedule.take(key, was_badly_estimated=False)
-        elif self.settings.wait_step and self._samples.relative_error(sample, share, wait) > BADLY:
+            return
+        penalty_cycles = known_penalty_cycles(self._run.mispredicted, self._core.config)
+        if self.settings.wait_step and self._samples.relative_error(sample, share, wait, penalty_cycles) > BADLY:
             self._schedule.take(key, was_badly_estimated=True)

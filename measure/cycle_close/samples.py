@@ -95,10 +95,15 @@ class Samples:
         events[Event.CYCLES] += more_cycles
         return Sample(int(self._numbers[places[0]]), np.maximum(events, _LEAST * closest.min(axis=0)))
 
-    def relative_error(self, sample: Sample, share: NDArray[np.float64], wait: float) -> float:
-        """Error of the estimate of a simulated interval, ``sample``, by these samples, as a fraction of its cycles."""
-        cycles = sample.events_each[Event.CYCLES]
-        return float(abs(self.estimate(share, wait).events_each[Event.CYCLES] - cycles) / cycles)
+    def relative_error(self, sample: Sample, share: NDArray[np.float64], wait: float, penalty_cycles: int = 0) -> float:
+        """Error of the estimate of a simulated interval, ``sample``, by these samples, as a fraction of its cycles.
+
+        ``penalty_cycles``: of a misprediction, where estimates get the interval's own mispredictions, else 0.
+        """
+        own, estimated = sample.events_each, self.estimate(share, wait).events_each
+        more = own[Event.BRANCHES_MISPREDICTED] - estimated[Event.BRANCHES_MISPREDICTED]
+        cycles = estimated[Event.CYCLES] + penalty_cycles * more
+        return float(abs(cycles / own[Event.CYCLES] - 1))
 
     def estimates(
         self, shares: NDArray[np.float64], waits: NDArray[np.float64]

@@ -19,11 +19,13 @@ from emulator.events import BlockFacts, TraceSelection
 from emulator.execution.intervals import Intervals
 from emulator.machine import Machine
 from emulator.timing.inorder import InOrderCore
+from emulator.timing.machine_config import MachineConfig
 from emulator.timing.online_caches import online_line_bits
 from emulator.timing.online_predictor import online_predictor
 from emulator.timing.warm import Touched
 from measure.cycle_close.classifier import Base, SignatureTable, Update, WhenFull
 from measure.cycle_close.code_lines import CodeLines
+from measure.cycle_close.mispredictions import UNKNOWN, known_penalty_cycles, with_mispredictions
 from measure.cycle_close.online import OnlinePhases
 from measure.cycle_close.online_kernel import BUCKETS, Found
 from measure.cycle_close.predictors import predictor_named
@@ -157,7 +159,7 @@ class Tracer:
         self._before = core.snapshot()
         self._detail_selection = self._profile_selection = profile_selection(settings, self._waits)
         if settings.warm_up == "lines" and not settings.everything:
-            self._profile_selection = keep_online(machine, core, self._detail_selection)
+            self._profile_selection, self._phases.mispredicted = keep_online(machine, core, self._detail_selection)
         has_queues = settings.warm_references > 0 or settings.warm_branches > 0
         self._queue = (
             RecordQueue(settings.warm_references, settings.warm_branches)
@@ -221,7 +223,7 @@ class Tracer:
             self._before = core.snapshot()
             core.consume(facts, record)
         self._simulated_until = self.machine.instructions
-        core.follow()
+        core.follow(self.machine.hart.pc)
         return (core.snapshot() - self._before).astype(np.float64)
 
     def _classified(
@@ -232,7 +234,7 @@ class Tracer:
         facts = self.machine.facts
         found = self._phases.end(facts, len(ran))
         shares, static = shares_of(found.signatures), self._static.count(facts, ran)
-        self._features.add(shares, found.waits, static)
+        self._features.add(shares, found.waits, static, found.mispredicted)
         self._code.add(begin, ran)
         sample = self._sampled(number, int(ran.ends[0]) - begin, found, shares[0], counted)
         rows = zip(ran.ends.tolist(), (found.keys // BUCKETS).tolist(), found.distances.tolist(), strict=True)
@@ -254,6 +256,7 @@ class Tracer:
             events = estimate.events_each * instructions
             if sample is None:
                 events = with_static_events(events, static[row])
+                events = with_mispredictions(events, found.mispredicted[row], self.core.config)
             yield Interval(*place, category, estimate.number, distance, events)
 
     def _sampled(
@@ -267,7 +270,8 @@ class Tracer:
         sample = Sample(number, counted / instructions)
         badly = False
         if key in self._phases.schedule and self.settings.wait_step:
-            self.sampled_again.append(self._samples.relative_error(sample, share, wait))
+            penalty_cycles = known_penalty_cycles(self._phases.mispredicted, self.core.config)
+            self.sampled_again.append(self._samples.relative_error(sample, share, wait, penalty_cycles))
             badly = self.sampled_again[-1] > BADLY
         self._phases.schedule.take(key, badly)
         self._samples.add(sample, share, wait)
@@ -291,7 +295,8 @@ class Tracer:
         if self.settings.everything or not self.settings.wait_step:
             return intervals
         none = self.settings.unsampled == "none"
-        return reestimate(intervals, self._samples, self._features, keep={Category.UNSAMPLED} if none else set())
+        keep = {Category.UNSAMPLED} if none else set()
+        return reestimate(intervals, self._samples, self._features, self.core.config, keep)
 
     def _guess(self, signature: NDArray[np.int64], share: NDArray[np.float64], wait: float) -> Sample | None:
         if self.settings.unsampled == "last":
@@ -307,40 +312,48 @@ class Tracer:
 
 
 class IntervalFeatures:
-    """Features of every interval that a new estimate needs: its signature as shares, its waiting, and its static
-    events."""
+    """Features of every interval that a new estimate needs: its signature as shares, its waiting, its static events,
+    and its mispredicted branches, NaN where they are not known."""
 
     def __init__(self) -> None:
         self._shares: list[NDArray[np.float64]] = []
         self._waits: list[NDArray[np.float64]] = []
         self._static: list[NDArray[np.int64]] = []
+        self._mispredicted: list[NDArray[np.float64]] = []
 
-    def add(self, shares: NDArray[np.float64], waits: NDArray[np.float64], static: NDArray[np.int64]) -> None:
-        """Add the next intervals: (n, d), (n,), (n, N_STATIC)."""
+    def add(
+        self, shares: NDArray[np.float64], waits: NDArray[np.float64], static: NDArray[np.int64],
+        mispredicted: NDArray[np.float64],
+    ) -> None:  # fmt: skip
+        """Add the next intervals: (n, d), (n,), (n, N_STATIC), (n,)."""
         self._shares.append(shares)
         self._waits.append(waits)
         self._static.append(static)
+        self._mispredicted.append(mispredicted)
 
-    def all(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
+    def all(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
         """The features of all intervals."""
-        return np.concatenate(self._shares), np.concatenate(self._waits), np.concatenate(self._static)
+        static, mispredicted = np.concatenate(self._static), np.concatenate(self._mispredicted)
+        return np.concatenate(self._shares), np.concatenate(self._waits), static, mispredicted
 
 
 def reestimate(
-    intervals: list[Interval], samples: Samples, features: IntervalFeatures, keep: Collection[Category] = ()
-) -> list[Interval]:
+    intervals: list[Interval], samples: Samples, features: IntervalFeatures, config: MachineConfig,
+    keep: Collection[Category] = (),
+) -> list[Interval]:  # fmt: skip
     """``intervals`` estimated by all ``samples``; simulated ones and those of a category in ``keep`` stay as they are.
 
     ``features``: of the program's first intervals, at least those of ``intervals``.
     """
     if not len(samples) or not intervals:
         return intervals
-    all_shares, all_waits, all_static = features.all()
     n = len(intervals)
-    shares, waits, static = all_shares[:n], all_waits[:n], all_static[:n]
+    all_shares, all_waits, all_static, all_mispredicted = features.all()
+    shares, waits, static, mispredicted = all_shares[:n], all_waits[:n], all_static[:n], all_mispredicted[:n]
     events, sources = samples.estimates(shares, waits)
     instructions = np.array([one.instructions for one in intervals])
     events = with_static_events(events * instructions[:, None], static)
+    events = with_mispredictions(events, mispredicted, config)
     return [
         one
         if one.category is Category.SIMULATED or one.category in keep
@@ -377,19 +390,22 @@ def shares_of(signatures: NDArray[np.int64]) -> NDArray[np.float64]:
     return np.asarray(signatures / np.maximum(signatures.sum(axis=-1, keepdims=True), 1))
 
 
-def keep_online(machine: Machine, core: InOrderCore, selection: TraceSelection) -> TraceSelection:
+def keep_online(
+    machine: Machine, core: InOrderCore, selection: TraceSelection
+) -> tuple[TraceSelection, NDArray[np.int64]]:
     """Let fast execution keep those caches of ``core`` up to date that can be, and a large branch predictor; the core
-    has to `follow` again after it has simulated. Returns ``selection`` with what that needs."""
+    has to `follow` again after it has simulated. Returns ``selection`` with what that needs, and mispredictions of fast
+    execution so far, (1,), live, or `UNKNOWN`."""
     fills, predictor = online_line_bits(core.config), online_predictor(core.config)
     if any(fills):
         core.go_online(machine.hold_lines(fills))
-    inline = selection.inline
+    inline, mispredicted = selection.inline, UNKNOWN
     if predictor is not None:
         held = machine.hold_directions(*predictor)
         core.predict_online(held)
-        inline = (*inline, held.call)
+        inline, mispredicted = (*inline, held.call), held.mispredicted
     core.follow()
-    return replace(selection, fills=fills, inline=inline)
+    return replace(selection, fills=fills, inline=inline), mispredicted
 
 
 def profile_selection(settings: Settings, waits: WaitModel) -> TraceSelection:

@@ -2,7 +2,7 @@
 
 A predictor learns from every conditional branch, and a large one from millions of them: it cannot be warmed up in
 short. So an inline function (`inline_functions`) moves the two-bit counter of each branch that fast execution comes by,
-by address, or by address and global history. Beside a load and a store this costs some ten operations a branch.
+by address, or by address and global history, and counts mispredictions. This costs some fifteen operations a branch.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from emulator.engine.instrument.inline_functions import FUNCTIONS, InlineFunction
 from emulator.events import InlineCall, OpClass
 
-_COUNTERS = 64  # where the counters begin in the state [bytes]; the history is at its beginning
+_COUNTERS = 64  # where the counters begin in the state [bytes]; the history and mispredictions are at its beginning
 _FIELDS = ("pc", "taken")
 _TEXT = """define internal void @NAME(ptr %st, ptr %mem, ptr %state, i64 %f0, i64 %f1) alwaysinline nounwind {{
 %address = lshr i64 %f0, 1
@@ -31,6 +31,13 @@ _TEXT = """define internal void @NAME(ptr %st, ptr %mem, ptr %state, i64 %f0, i6
 %less = call i8 @llvm.usub.sat.i8(i8 %counter, i8 1)
 %next = select i1 %taken, i8 %more.3, i8 %less
 store i8 %next, ptr %place
+%predicted = icmp uge i8 %counter, 2
+%wrong = xor i1 %predicted, %taken
+%one = zext i1 %wrong to i64
+%total = getelementptr i8, ptr %state, i64 8
+%before = load i64, ptr %total
+%after = add i64 %before, %one
+store i64 %after, ptr %total
 {update}ret void
 }}
 declare i8 @llvm.umin.i8(i8, i8)
@@ -45,7 +52,8 @@ store i64 %kept, ptr %state
 
 class HeldDirections:
     """A predictor's counters. ``counters``: (entries,) uint8, two-bit counters by address xor history; ``history``:
-    (1,) int64, the last outcomes, the last one in the lowest bit; always 0 with ``history_bits`` 0.
+    (1,) int64, the last outcomes, the last one in the lowest bit; always 0 with ``history_bits`` 0; ``mispredicted``:
+    (1,) int64, mispredictions since it was set to 0.
 
     ``call``: what a selection needs in ``inline``; the object has to stay as long as it is selected.
     """
@@ -53,7 +61,9 @@ class HeldDirections:
     def __init__(self, entries: int, history_bits: int) -> None:
         self._state = np.zeros(_COUNTERS + entries, np.uint8)
         self.history: NDArray[np.int64] = self._state[:8].view(np.int64)
+        self.mispredicted: NDArray[np.int64] = self._state[8:16].view(np.int64)
         self.counters = self._state[_COUNTERS:]
+        self.counters[:] = 1  # weakly not taken, as in a core before the first branch
         update = _HISTORY.format(history_mask=(1 << history_bits) - 1) if history_bits else ""
         text = _TEXT.format(entry_mask=entries - 1, counters=_COUNTERS, update=update)
         name = f"directions_{hashlib.sha256(text.encode()).hexdigest()[:24]}"

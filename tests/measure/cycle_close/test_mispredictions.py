@@ -1,0 +1,118 @@
+"""Cycle-close traces on a machine whose large branch predictor is kept up to date, against full simulation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from emulator.machine import Machine
+from emulator.timing.inorder import InOrderCore
+from emulator.timing.machine_config import MachineConfig
+from emulator.timing.machine_events import N_EVENTS, Event
+from emulator.timing.machine_file import load_machine
+from instrumenter.building.program_build import build_program
+from measure.cycle_close.mispredictions import UNKNOWN, known_penalty_cycles, with_mispredictions
+from measure.cycle_close.rerun import trace_in_two_runs
+from measure.cycle_close.rollback import RollBackTracer
+from measure.cycle_close.samples import Sample, Samples
+from measure.cycle_close.tracer import Category, Interval, Settings, Tracer
+
+DESKTOP = load_machine(Path(__file__).parents[3] / "configs" / "machines" / "desktop.yaml")
+DEEP = DESKTOP.model_copy(
+    update={
+        "branch_predictor": DESKTOP.branch_predictor.model_copy(update={"entries": 16384, "history_bits": 14}),
+        "pipeline": DESKTOP.pipeline.model_copy(update={"mispredict_penalty_cycles": 12}),
+    }
+)
+# One loop, whose branch is ever harder to predict, and easier again: phases of code and of waiting see one phase.
+SOURCE = """
+#include <stdio.h>
+int main(void) {
+  unsigned long s = 1, state = 88172645463325252ul;
+  for (int round = 0; round < 24; round++) {
+    unsigned long mask = (1ul << (round * 5 % 12)) - 1;
+    for (long i = 0; i < 12000; i++) {
+      state ^= state << 13; state ^= state >> 7; state ^= state << 17;
+      if ((state & mask) == 0) s += i; else s ^= state;
+    }
+  }
+  printf("%lu\\n", s);
+  return 0;
+}
+"""
+SETTINGS = Settings(10_000, warm_up="lines", wait_step=0.2, unsampled="closest")
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    source = tmp_path_factory.mktemp("branches") / "branches.c"
+    source.write_text(SOURCE)
+    return build_program([source], ["-O1"]).elf_path
+
+
+def traced(program: Path, way: str, config: MachineConfig = DEEP) -> list[Interval]:
+    core = InOrderCore(config, 1)
+
+    def make() -> Machine:
+        return Machine(program.read_bytes(), background=False)
+
+    if way == "two runs":
+        return trace_in_two_runs(make, core, SETTINGS, 1)
+    settings = replace(SETTINGS, everything=way == "full", roll_back=way == "rolling back")
+    with make() as machine:
+        tracer = (RollBackTracer if settings.roll_back else Tracer)(machine, core, settings)
+        return tracer.reestimated(list(tracer.intervals()))
+
+
+@pytest.fixture(scope="module")
+def full(program: Path) -> list[Interval]:
+    return traced(program, "full")
+
+
+def of(intervals: list[Interval], event: Event) -> np.ndarray:
+    return np.array([interval.events[event] for interval in intervals])
+
+
+@pytest.mark.parametrize("way", ["predicting", "rolling back", "two runs"])
+def test_every_interval_has_its_own_mispredictions_and_their_cycles(
+    program: Path, full: list[Interval], way: str
+) -> None:
+    found = traced(program, way)
+    assert [interval.end_instructions for interval in found] == [interval.end_instructions for interval in full]
+    actual, known = of(full, Event.BRANCHES_MISPREDICTED), of(found, Event.BRANCHES_MISPREDICTED)
+    assert actual.max() > 5 * np.median(actual) + 100
+    # Full simulation counts the branch that ends an interval in the next one.
+    assert np.abs(known - actual).max() < 1.5
+    estimated = np.array([interval.category is not Category.SIMULATED for interval in found])
+    assert estimated.mean() > 0.7
+    deviation = np.abs(of(found, Event.CYCLES) / of(full, Event.CYCLES) - 1)
+    assert deviation.mean() < 0.03
+
+    small = DEEP.model_copy(update={"branch_predictor": DEEP.branch_predictor.model_copy(update={"entries": 1024})})
+    without, truth = traced(program, way, small), traced(program, "full", small)
+    assert np.abs(of(without, Event.CYCLES) / of(truth, Event.CYCLES) - 1).mean() > 5 * deviation.mean()
+
+
+def test_estimates_get_the_mispredictions_that_are_known() -> None:
+    events = np.ones((3, N_EVENTS)) * 10
+    changed = with_mispredictions(events, np.array([12.0, np.nan, 9.0]), DEEP)
+    assert changed[:, Event.BRANCHES_MISPREDICTED].tolist() == [12, 10, 9]
+    for event in (Event.CYCLES, Event.STALL_CYCLES, Event.FRONTEND_STALL_CYCLES):
+        assert changed[:, event].tolist() == [10 + 24, 10, 10 - 12]
+    assert changed[:, Event.INSTRUCTIONS].tolist() == [10, 10, 10]
+    assert with_mispredictions(events[0], np.full((), np.nan), DEEP) is events[0] or (events == 10).all()
+    assert known_penalty_cycles(np.zeros(1, np.int64), DEEP) == 12
+    assert known_penalty_cycles(UNKNOWN, DEEP) == 0
+
+
+def test_an_estimate_is_not_bad_for_mispredictions_that_are_known() -> None:
+    samples, share = Samples(4, 0.1, 0.2), np.full(4, 0.25)
+    one, other = np.zeros(N_EVENTS), np.zeros(N_EVENTS)
+    one[Event.CYCLES], one[Event.BRANCHES_MISPREDICTED] = 1.0, 0.01
+    other[Event.CYCLES], other[Event.BRANCHES_MISPREDICTED] = 1.24, 0.03
+    samples.add(Sample(0, one), share, 0.0)
+    assert samples.relative_error(Sample(1, other), share, 0.0) == pytest.approx(0.24 / 1.24)
+    assert samples.relative_error(Sample(1, other), share, 0.0, 12) == pytest.approx(0, abs=1e-12)
