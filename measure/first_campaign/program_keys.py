@@ -9,6 +9,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 from common.cplusplus_symbols import shortened
 from instrumenter.building.project_tree import TOOL_NAMES, TOOLS
 from instrumenter.find.languages import is_cplusplus
+from measure.campaign.build_notices import PendingBuild, waiting
 from measure.errors import CampaignError
 
 _CONFIGURE = "./configure"
@@ -229,14 +231,15 @@ def _working_build(directory: Path, commands: Sequence[str], notify: Callable[[s
     """The first of ``commands`` that builds the project, and the programs that it links. Raises `CampaignError` with
     the last failure if none does."""
     from instrumenter.building.build_advice import NOT_CONFIGURED, OTHER_COMPILER, first_error
-    from instrumenter.building.project import linked_programs
+    from instrumenter.building.project import build_outputs, linked_programs
     from instrumenter.errors import InstrumenterError, SourceError
 
     left = list(commands)
     while True:
         command = left.pop(0)
         try:
-            made = linked_programs(directory, command, notify)
+            with waiting(notify, [PendingBuild("the project", partial(build_outputs, directory, command))]):
+                made = linked_programs(directory, command, notify)
             named = [other for other in left if other.startswith(_AS_NAMED)]
             if made or not named:
                 return command, made
