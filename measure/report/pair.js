@@ -85,6 +85,7 @@ function captions(row) {
   $("caption-traces").textContent =
     `Top: ${row.names.join(" and ")} ` +
     `in a run of the baselines (left) and of ${variant.name} (right), events per record of ${DATA.interval}. ` +
+    "The vertical axis shows the bulk of the values: a start-up phase and single spikes are cut off at its ends until you zoom in. " +
     (short ? "The strong line is a moving median. "
       : "The traces are too long to be here whole: shaded, from the least to the largest value of each stretch of records; line, its mean. ") +
     (row.names.length > 1 ? "See whether the two metrics still rise and fall together. " : "See whether its course is the same. ") +
@@ -119,7 +120,7 @@ function drawTraces() {
     const seen = windows.filter(Boolean).flatMap((one) => [...one.low, ...one.high]);
     const y = bulk(seen);
     pair.sides.forEach((side, n) => {
-      const one = windows[n], title = `${metric}, ${side.name}`;
+      const one = windows[n], title = `${metric} per record, ${side.name}`;
       if (!one) return;  // a software metric that the other run collects
       const cell = document.createElement("div");
       cell.className = "plot";
@@ -142,7 +143,7 @@ function drawTraces() {
   const inside = shifts.filter((_, n) => xs[n] >= pair.view[0] && xs[n] <= pair.view[1]);
   const reach = Math.max(2, ...inside.map(Math.abs)) * 1.15;
   const plot = drawPlot(alignmentHost, {
-    title: `Alignment: record of ${pair.row.variant.name} minus record in proportion`, label: "Alignment of the two runs",
+    title: `Alignment: record of ${pair.row.variant.name} minus record in proportion [records]`, label: "Alignment of the two runs",
     x: pair.view, y: [-reach, reach], xLabel: "record of baseline", height: 120,
     body: (px, py) => `<path class="middle third" d="${linePath(xs, shifts, px, py)}"/>`,
   });
