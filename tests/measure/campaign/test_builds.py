@@ -156,11 +156,12 @@ def test_a_line_ends_with_what_a_build_printed_last(tmp_path: Path, monkeypatch:
         outputs["light"].write_text("CC a.c\n")
         os.utime(outputs["light"], (later := time.time() + 1, later))
         outputs["heavy"].write_text("CC b.c\n")
+        os.utime(outputs["heavy"], (later - 0.5, later - 0.5))
         assert next_line().endswith(", 0 s; light printed last: CC a.c")
         ended.add("light")
         assert next_line().endswith("heavy (1 of 2 are built), 0 s; heavy printed last: CC b.c")
     with waiting(said.append, builds[1:]):
-        os.utime(outputs["heavy"])
+        os.utime(outputs["heavy"], (later := time.time() + 1, later))  # clocks of files may be some ms late
         assert next_line() == "Still building heavy, 0 s; it printed last: CC b.c"
 
 
