@@ -70,12 +70,14 @@ def _list_system_calls(context: click.Context, _: click.Parameter, wanted: bool)
     epilog="""Examples:
 
 \b
-  instrument-cc -O2 -o chess experiments/workloads/chess.c      (a program to try; any static riscv64 one will do)
+  instrument-cc -O2 -o chess experiments/workloads/chess.c   # or any program
   emulate -- ./chess small
   emulate --stats -- ./chess small
   emulate --machine configs/machines/strongarm.yaml --stats -- ./chess small
-  emulate --analyzer mix --analyzer 'bbv interval=1M out=chess.bb' -- ./chess small
-  emulate --analyzer caches --select 'symbol=search class=load' --from main -- ./chess small
+  emulate --analyzer mix --analyzer 'bbv interval=1M out=chess.bb' -- \\
+    ./chess small
+  emulate --analyzer caches --select 'symbol=search class=load' \\
+    --from main -- ./chess small
   emulate --map /data=./inputs --limit 2G -- ./program /data/a.txt
   emulate --analyzer ./mine.py:MyAnalyzer -- ./program
 

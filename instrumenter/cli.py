@@ -38,9 +38,8 @@ USAGE_ERROR, WORK_FAILED = 2, 1
 Events: call (callee), entry, exit (function), write (variable or field), loop, branch (function, or line),
 alloc, alloc_bytes. Each may be narrowed by function, file and line, and add an expression instead of 1.
 
-\b
-Written to DIR: the sources after the preprocessor with their counters, measure_counters.c,
-counters.txt (metric, symbol, offset in bytes) and compile.sh; with --build also the program.
+Written to DIR: the sources after the preprocessor with their counters, measure_counters.c, counters.txt (metric,
+symbol, offset in bytes) and compile.sh; with --build also the program.
 
 Exit status: 0 done; 1 the program does not compile; 2 bad input.""",
 )

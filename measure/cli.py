@@ -214,10 +214,11 @@ def metrics(file: Path, settings: tuple[str, ...]) -> None:
       measure metrics configs/campaigns/quickstart.yaml
       measure metrics host
     """
-    from measure.campaign.list_metrics import list_host_metrics, list_metrics
+    from measure.campaign.list_metrics import list_host_metrics, list_metrics, terminal_width
     from measure.errors import CampaignError
 
-    listing = list_host_metrics() if str(file) == "host" else list_metrics(file, settings)
+    width = terminal_width()
+    listing = list_host_metrics(width=width) if str(file) == "host" else list_metrics(file, settings, width)
     for line in listing.lines:
         click.echo(line)
     if listing.problems:

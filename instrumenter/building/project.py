@@ -126,12 +126,17 @@ class ProjectRecipe:
         notify = notify or (lambda message: None)
         Toolchain(self.target, notify).prepare()  # first, since otherwise several compilers would wait for it
         spec = self._spec(metrics, code_offset_bytes)
-        # What is only linked beside the project's own objects needs no build of its own.
-        as_is = self._spec(metrics, 0).model_copy(update={"null_control": False})
+        as_is = self._as_is(metrics)
         made = self._make_tree(as_is, notify, about)
         if spec != as_is and made.link is None:
             made = self._make_tree(spec, notify, about)
         return self._keep(spec, made, started)
+
+    def outputs(self, metrics: Mapping[str, MetricSpec], code_offset_bytes: int = 0) -> list[Path]:
+        """The files to which `build` directs what the project's command prints. They exist while it runs, and after a
+        failure."""
+        as_is, spec = self._as_is(metrics), self._spec(metrics, code_offset_bytes)
+        return [self._tree(each).log for each in ([as_is] if spec == as_is else [as_is, spec])]
 
     def linked_programs(self, notify: Callable[[str], None]) -> list[str]:
         """The programs that the build links with the wrapper; the project needs no ``binary`` for this."""
@@ -155,6 +160,14 @@ class ProjectRecipe:
             sections=self.relinkable,
         )  # fmt: skip
 
+    def _as_is(self, metrics: Mapping[str, MetricSpec]) -> WrapperSpec:
+        """Of the build whose objects a program with a code offset or a null control is linked from, where possible."""
+        return self._spec(metrics, 0).model_copy(update={"null_control": False})
+
+    def _tree(self, spec: WrapperSpec) -> _Tree:
+        """The place of the project built with ``spec``."""
+        return _Tree(cache_directory() / build_cache.PROJECTS / self._key(spec, ""), self.project)
+
     def _key(self, spec: WrapperSpec, binary: str) -> str:
         identity = {
             "tree": self.tree, "command": self.project.command, "binary": binary,
@@ -169,7 +182,7 @@ class ProjectRecipe:
 
     def _make_tree(self, spec: WrapperSpec, notify: Callable[[str], None], about: str = "") -> _Tree:
         """The project built with ``spec``, by this process or, while it waits, by another one; for all its programs."""
-        tree = _Tree(cache_directory() / build_cache.PROJECTS / self._key(spec, ""), self.project)
+        tree = self._tree(spec)
         with tree.locked():
             if tree.is_whole():
                 tree.mark_used()  # so that it stays until `_keep` has linked
@@ -203,7 +216,16 @@ def linked_programs(directory: Path, command: str, notify: Callable[[str], None]
     The build is kept like that of a campaign, whose plain program needs no other one then. Raises `SourceError` when
     the command fails, and `ToolchainError`.
     """
-    return ProjectRecipe.of(Project(directory, command, ""), relinkable=True).linked_programs(notify)
+    return _without_program(directory, command).linked_programs(notify)
+
+
+def build_outputs(directory: Path, command: str) -> list[Path]:
+    """The files to which `linked_programs` directs what the command prints. Raises `SourceError`."""
+    return _without_program(directory, command).outputs({})
+
+
+def _without_program(directory: Path, command: str) -> ProjectRecipe:
+    return ProjectRecipe.of(Project(directory, command, ""), relinkable=True)
 
 
 @functools.cache
@@ -221,7 +243,7 @@ class _Tree:
 
     def __init__(self, folder: Path, project: Project) -> None:
         self.folder, self.project = folder, project
-        self._log = folder.with_suffix(".log")
+        self.log = folder.with_suffix(".log")
         self._tree, self._listing = folder / "tree", folder / "listing.jsonl"
         self._binary = self._tree / project.binary
         self._marker = folder / build_cache.PROJECT_MARKER
@@ -257,12 +279,12 @@ class _Tree:
             copy_tree(self.project.directory, self._tree)
             write_compilers(self.folder / "bin", spec.target)
             environment = self._write_spec(spec, "spec.json")
-            run_command(self.project.command, self._tree, environment, self._log, self.linked, notify)
+            run_command(self.project.command, self._tree, environment, self.log, self.linked)
             write_text(self._marker, json.dumps({"programs": self.linked()}) + "\n", durable=False)
         except BaseException:
             shutil.rmtree(self.folder, ignore_errors=True)
             raise
-        self._log.unlink(missing_ok=True)
+        self.log.unlink(missing_ok=True)
         if not spec.metrics:  # once for a campaign, not for each set of counters
             for notice in openmp_notices(read_listing(self._listing), machine_of(spec.target)):
                 notify(notice)

@@ -12,7 +12,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -48,9 +47,6 @@ while [ $# -gt 0 ]; do
 done
 [ -z "$to" ] || exec cp "$from" "$to"
 """
-_FIRST_NEWS_SECONDS = 30.0  # of a build, before its last line is told
-_LAST_BYTES = 4096  # of its output that are looked at for that line
-_MOST_CHARACTERS = 120  # of that line
 _NOT_COPIED = frozenset((".git", ".hg", ".svn"))
 # Variables that would make the program depend on the user's environment.
 _NOT_INHERITED = (
@@ -199,13 +195,11 @@ def build_environment(folder: Path, own: Mapping[str, str], target: str = GUEST_
 
 
 def run_command(
-    command: str, directory: Path, environment: Mapping[str, str], output: Path, linked: Callable[[], list[str]],
-    notify: Callable[[str], None],
+    command: str, directory: Path, environment: Mapping[str, str], output: Path, linked: Callable[[], list[str]]
 ) -> None:  # fmt: skip
     """Run a build command by the shell; its output goes to the file ``output``. Raises `SourceError`.
 
-    ``linked``: gives the programs that it has linked, for the message if it fails; ``notify``: gets the last line of
-    the output so far, after `_FIRST_NEWS_SECONDS` and then each time that the build has taken twice as long.
+    ``linked``: gives the programs that it has linked, for the message if it fails.
     """
     with output.open("wb") as file:
         process = subprocess.Popen(
@@ -213,7 +207,7 @@ def run_command(
             stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
         try:
-            status = _wait_with_news(process, output, notify)
+            status = process.wait()
         finally:
             if process.poll() is None:  # after Ctrl-C: make has children
                 os.killpg(process.pid, signal.SIGTERM)
@@ -222,28 +216,3 @@ def run_command(
         how = f"was ended by signal {-status}" if status < 0 else f"failed with exit status {status}"
         text = output.read_text("utf-8", "replace")
         raise SourceError(failed_build(command, how, text, str(output), environment["HOST"], linked()))
-
-
-def _wait_with_news(process: subprocess.Popen[bytes], output: Path, notify: Callable[[str], None]) -> int:
-    """The exit status of the build ``process``. While it runs, ``notify`` gets the last line of its ``output``: a build
-    may run the project's tests for many minutes, and only its output shows that."""
-    started, news_seconds, told = time.monotonic(), _FIRST_NEWS_SECONDS, ""
-    while True:
-        try:
-            return process.wait(max(0.0, started + news_seconds - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            line = _last_line(output)
-            if line and line != told:
-                notify(f"The last line of the build after {news_seconds:.0f} s: {line}")
-            told = line
-            news_seconds *= 2
-
-
-def _last_line(output: Path) -> str:
-    """The end of the last line that is not empty, without control characters."""
-    with output.open("rb") as file:
-        file.seek(max(0, os.fstat(file.fileno()).st_size - _LAST_BYTES))
-        lines = file.read().decode("utf-8", "replace").split("\n")
-    line = next((line for line in reversed(lines) if line.strip()), "")
-    printable = "".join(character for character in line.strip() if character.isprintable())
-    return printable if len(printable) <= _MOST_CHARACTERS else f"...{printable[-_MOST_CHARACTERS:]}"

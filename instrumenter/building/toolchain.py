@@ -39,6 +39,13 @@ _PREPROCESSOR_FLAG = re.compile(r"-(D|U|I|include|imacros|isystem|iquote|idiraft
 
 _UNDEFINED = re.compile(r"undefined (hidden |protected )?symbol: ")  # in what the linker writes
 
+# zig has three levels of its own: it compiles -O1 to -Ofast as -O2, with NDEBUG defined, and -Og as -O0.
+_LEVEL = re.compile(r"-O(\d*|g|s|z|fast)")
+_LEVEL_WORDS = {
+    "0": (), "": ("-Xclang", "-O1"), "1": ("-Xclang", "-O1"), "2": (), "g": ("-Xclang", "-Og"), "s": (),
+    "z": ("-Xclang", "-Oz"), "fast": ("-Xclang", "-O3", "-ffast-math"),
+}  # fmt: skip
+
 _told: set[str] = set()  # messages of this process that are not repeated
 
 
@@ -106,7 +113,8 @@ class Toolchain:
     def command(self, arguments: Sequence[str], driver: str = "cc") -> list[str]:
         """The command line that compiles for the target; ``driver``: ``cc`` or ``c++``."""
         target = ["-target", self.target] if self.target else []
-        return [*self.tool(driver), *target, *arguments]
+        own = as_other_compilers(arguments) if driver in ("cc", "c++") else []
+        return [*self.tool(driver), *target, *own, *arguments]
 
     def tool(self, name: str) -> list[str]:
         """The command line of one of the compiler's tools, such as ``ar``."""
@@ -320,6 +328,13 @@ class Toolchain:
         if status:
             raise SourceError(_first_errors(err, "the program does not compile"))
         return err
+
+
+def as_other_compilers(arguments: Sequence[str]) -> list[str]:
+    """The words before ``arguments`` with which zig compiles at their level, the last -O of them, as gcc and clang do:
+    ``assert`` included unless NDEBUG is defined by ``arguments``."""
+    levels = [match[1] for word in arguments if (match := _LEVEL.fullmatch(word))]
+    return ["-UNDEBUG", *_LEVEL_WORDS.get(levels[-1], ("-Xclang", "-O3"))] if levels else []
 
 
 def machine_of(target: str | None) -> str:

@@ -1,7 +1,8 @@
 """The commands ``instrument-cc``, ``instrument-c++``, ``instrument-ar`` and ``instrument-ranlib``.
 
 They take a compiler's place in a build, so they accept its options. They add one that no compiler has:
-``--instrumented PROGRAM`` lists the metrics that are counted in a program. `instrumenter.wrapper.environment_spec`
+``--instrumented PROGRAM`` lists the metrics that are counted in a program. ``--help`` alone says what they are, before
+the compiler's own help. `instrumenter.wrapper.environment_spec`
 describes the environment variables that they read.
 """
 
@@ -57,6 +58,12 @@ def compile_and_link(arguments: Sequence[str], driver: str) -> int:
     try:
         if arguments[:1] == ["--instrumented"]:
             return list_instrumented([Path(argument) for argument in arguments[1:]])
+        if list(arguments) == ["--help"]:
+            from instrumenter.wrapper.help_text import help_text
+
+            sys.stdout.write(help_text(driver, sys.stdout.isatty()))
+            if sys.stdout.isatty():
+                return 0
         line = read_command_line(arguments, Path.cwd(), driver == "c++")
         note_openmp(line, Path.cwd())
         plain = plain_spec()

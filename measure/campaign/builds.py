@@ -6,18 +6,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from common.suggestions import nearest
 from common.yaml_document import YamlDocument
-from measure.campaign.build_notices import numbered, program_name, unfinished, waiting
+from measure.campaign.build_notices import PendingBuild, no_outputs, numbered, program_name, waiting
 from measure.campaign.campaign_model import EACH_RUN, Campaign, Program
 from measure.campaign.run_types import BASELINE, NULL_CONTROL
 from measure.console.interrupts import TERMINATED, Terminated, terminable
@@ -138,6 +139,13 @@ class Builds:
         variant, layout = wanted
         return self._recipe_of(variant), self._specs(variant), self._offsets[layout]
 
+    def _outputs(self, wanted: tuple[str, int]) -> Callable[[], Sequence[Path]]:
+        """Gives the files with what the build of a program prints; none of a list of sources."""
+        from instrumenter.building.project import ProjectRecipe
+
+        recipe, specs, offset = self._ordered(wanted)
+        return partial(recipe.outputs, specs, offset) if isinstance(recipe, ProjectRecipe) else no_outputs
+
     def _collect(self, wanted: tuple[str, int], build: Callable[[], Build]) -> None:
         """Collect a built program; raise a failure in the campaign's terms, with file and line."""
         from instrumenter.errors import InstrumenterError, SpecError, ToolchainError
@@ -195,7 +203,7 @@ def make_all(wanted: Wanted, workers: int | None = None, pool: ProcessPoolExecut
         few = len(missing) <= _TOO_FEW_FOR_PROCESSES
         for number, (builds, one) in enumerate(missing if few else missing[:1]):
             about = numbered(names, number)
-            with waiting(builds._notify, about):
+            with waiting(builds._notify, [PendingBuild(about, builds._outputs(one))]):
                 builds._collect(one, partial(_build_with, *builds._ordered(one), builds._notify, about))
         if few:
             return
@@ -203,7 +211,7 @@ def make_all(wanted: Wanted, workers: int | None = None, pool: ProcessPoolExecut
         builds._notify(f"Building {len(missing) + 1} programs, one for each set of counters and code layout")
         with worker_pool(min(len(missing), workers or os.cpu_count() or 1)) as own:
             try:
-                _build_in(own, missing)
+                _build_in(own, missing, built=1)
             except Exception:
                 own.shutdown(wait=False, cancel_futures=True)
                 raise
@@ -214,27 +222,30 @@ def make_all(wanted: Wanted, workers: int | None = None, pool: ProcessPoolExecut
     _build_in(pool, missing)
 
 
-def _build_in(pool: ProcessPoolExecutor, missing: Sequence[tuple[Builds, tuple[str, int]]]) -> None:
-    """Build all of ``missing`` in ``pool``; what has not begun when one fails is cancelled."""
-    unshifted, shifted = (
-        [(builds, one) for builds, one in missing if bool(builds._offsets[one[1]]) == moved] for moved in (False, True)
-    )
-    for group in (unshifted, shifted):  # which is linked from the objects of the unshifted programs
-        futures = [pool.submit(_build, *builds._ordered(one)) for builds, one in group]
-        names = [program_name(*one) for _, one in group]
-        describe = partial(_unfinished, names, futures)
-        try:
-            with waiting(missing[0][0]._notify, describe):
-                for (builds, one), future in zip(group, futures, strict=True):
-                    builds._collect(one, future.result)
-        except BaseException:
-            for future in futures:
-                future.cancel()
-            raise
+def _build_in(pool: ProcessPoolExecutor, missing: Sequence[tuple[Builds, tuple[str, int]]], built: int = 0) -> None:
+    """Build all of ``missing`` in ``pool``; what has not begun when one fails is cancelled. ``built``: number of
+    programs that were built before them."""
+    futures: dict[int, Future[Build]] = {}  # by their number in ``missing``
+    pending = [
+        PendingBuild(program_name(*one), builds._outputs(one), partial(_has_ended, futures, number))
+        for number, (builds, one) in enumerate(missing)
+    ]
+    numbered_builds = list(enumerate(missing))
+    try:
+        with waiting(missing[0][0]._notify, pending, built):
+            for shifted in (False, True):  # which are linked from the objects of the unshifted programs
+                group = [each for each in numbered_builds if bool(each[1][0]._offsets[each[1][1][1]]) == shifted]
+                futures.update((number, pool.submit(_build, *builds._ordered(one))) for number, (builds, one) in group)
+                for number, (builds, one) in group:
+                    builds._collect(one, futures[number].result)
+    except BaseException:
+        for future in futures.values():
+            future.cancel()
+        raise
 
 
-def _unfinished(names: Sequence[str], futures: Sequence[Future[Build]]) -> str:
-    return unfinished(names, [future.done() for future in futures])
+def _has_ended(futures: Mapping[int, Future[Build]], number: int) -> bool:
+    return number in futures and futures[number].done()
 
 
 def _build_with(

@@ -24,7 +24,7 @@ from measure.campaign.event_counts import CountedRun, count_campaign, print_coun
 from measure.campaign.plan import Plan, checked_machine, make_plan
 from measure.campaign.power import SOURCES, assumed_spread, plan_text
 from measure.campaign.run_types import BASELINE, BOUNDARY_COLUMNS, NULL_CONTROL
-from measure.console.machine_load import load_per_processor
+from measure.console.machine_load import command_processor_seconds, load_per_processor
 from measure.console.tables import print_table
 from measure.errors import RunError
 from measure.perturbation.analysis_types import FEWEST_RECORDS
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 _PART_INSTRUCTIONS = 30_000_000
 _LEAST_INSTRUCTIONS = 1_000
 _TIMINGS = 3  # the shortest counts: what shares caches with it only adds to it
-_BUSY = 1.0  # tasks a processor, from which on the time is told as a range
+_BUSY = 0.1  # tasks a processor, from which on the time is told as a range
+_STARTS = 2  # one after the other: the command, and at the same time all processes that make runs
 _MOST_TIMING_SECONDS = 2.0
 _PASSES = 2  # of a second run: one follows its progress, the other reads its counters
 _VALUE_BYTES = 8
@@ -78,8 +79,10 @@ class Estimate:
     ``build_seconds``: of one, None if it is unknown or no program is missing; ``instructions``: most in a run;
     ``records``: in a baseline; ``columns``: most in a trace; ``at_once``: runs made at the same time;
     ``second_runs``: runs beside which a second one counts; ``second_seconds``: that each of them takes longer;
-    ``comparing_seconds``: to compare the runs and to draw the report; ``load``: other tasks that want to run, for each
-    processor.
+    ``comparing_seconds``: to compare the runs and to draw the report; ``start_seconds``: to load the command and the
+    processes that make runs; ``load``: other tasks that want to run, for each processor.
+
+    All times are the processor's, so those of a machine without other work.
     """
 
     counted: CountedRun | None
@@ -95,6 +98,7 @@ class Estimate:
     second_runs: int = 0
     second_seconds: float = 0.0
     comparing_seconds: float = 0.0
+    start_seconds: float = 0.0
     load: float = 0.0
 
     @property
@@ -109,10 +113,10 @@ class Estimate:
 
     @property
     def seconds(self) -> float:
-        """Time to build, to run and to compare, on a machine without other work."""
+        """Time to start, to build, to run and to compare, on a machine without other work."""
         runs = math.ceil(self.runs / self.at_once) * self.rate.run_seconds(self.instructions)
         runs += math.ceil(self.second_runs / self.at_once) * self.second_seconds
-        return runs + self.missing * (self.build_seconds or 0.0) + self.comparing_seconds
+        return self.start_seconds + runs + self.missing * (self.build_seconds or 0.0) + self.comparing_seconds
 
     @property
     def bytes(self) -> int:
@@ -124,7 +128,7 @@ def estimate(campaign: Campaign, document: YamlDocument, console: Console, worke
     """Try the campaign out. Raises as `make_plan`, and `RunError` when the program fails or is too short."""
     from measure.targets.emulated import time_part
 
-    load = load_per_processor()
+    load, start_seconds = load_per_processor(), _STARTS * command_processor_seconds("measure")
     _, config = checked_machine(campaign, document)
     sets = campaign.variant_sets()
     variants = [BASELINE, *sets, *([NULL_CONTROL] if campaign.has_controls else [])]
@@ -162,7 +166,7 @@ def estimate(campaign: Campaign, document: YamlDocument, console: Console, worke
         + bool(counting),
         rate, min(workers or os.cpu_count() or 1, runs),
         campaign.replicates * len(counting), _PASSES * counted.seconds if counting and counted else 0.0,
-        comparing_seconds(campaign, length // interval), load,
+        comparing_seconds(campaign, length // interval), start_seconds, load,
     )  # fmt: skip
 
 
@@ -198,11 +202,11 @@ def _rows(campaign: Campaign, found: Estimate) -> list[tuple[str, str]]:
         else ""
     )
     speed = rate.instructions / rate.seconds / 1e6
-    duration = _minutes(found.seconds)
+    duration = f"{_minutes(found.seconds)} on an idle machine"
     if found.is_busy:
         duration = (
-            f"{duration} if the machine had nothing else to do, {_minutes(found.busy_seconds)} if it stays as busy as "
-            f"it is (load average {found.load:.1f} a processor; above {_BUSY:g}, other work takes a share),"
+            f"{duration}, {_minutes(found.busy_seconds)} if this one stays as busy as in the last minute (load average "
+            f"{found.load:.1f} a processor),"
         )
     time_basis = (
         f"{duration} with {found.at_once} at once: {found.runs} runs of about "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 _HOW = {"probe": ", by a probe", "second_run": ", in a second run"}
 """How a software metric is counted, if not by a counter in the measured program."""
+_NO_LIMIT = 10**6  # characters of a line: programs that read a listing get each metric on one
+_LIST_WIDTH = 78  # characters of a line of names
+_LEAST_DESCRIPTION = 20  # characters of a line, for descriptions in a column of their own
 _CAMPAIGN_KEYS = ("program", "hardware_metrics", "software_metrics")
 
 
@@ -29,8 +33,14 @@ class Listing:
     problems: tuple[str, ...] = ()
 
 
-def list_metrics(path: Path, settings: Sequence[str] = ()) -> Listing:
-    """The hardware metrics of the machine in ``path``, or of the machine that the campaign in ``path`` names.
+def terminal_width() -> int:
+    """Characters of a line of the terminal or, where there is none, of ``COLUMNS``; without both there is no limit."""
+    return shutil.get_terminal_size((_NO_LIMIT, 1)).columns
+
+
+def list_metrics(path: Path, settings: Sequence[str] = (), width: int = _NO_LIMIT) -> Listing:
+    """The hardware metrics of the machine in ``path``, or of the machine that the campaign in ``path`` names, in lines
+    of ``width`` characters.
 
     Metrics that a campaign collects are marked; those that the machine lacks are problems. Raises `CampaignError`
     for a file that is neither a machine nor a campaign.
@@ -41,7 +51,7 @@ def list_metrics(path: Path, settings: Sequence[str] = ()) -> Listing:
 
     campaign, document = _campaign(path, settings)
     if campaign is not None and document is not None and campaign.host is not None:
-        return _host_listing(path, campaign, document)
+        return _host_listing(path, campaign, document, width)
     try:
         config = load_machine(campaign.machine_file) if campaign else load_machine(path, settings)
     except EmulatorError as error:
@@ -52,25 +62,25 @@ def list_metrics(path: Path, settings: Sequence[str] = ()) -> Listing:
         ("* " if name in used else "  ", name, metric.unit, metric.description) for name, metric in available.items()
     ]
     widths = [max(len(row[column]) for row in rows) for column in (1, 2)]
-    lines = [
-        f"{mark if campaign else ''}{name:<{widths[0]}}  {unit:<{widths[1]}}  {about}"
-        for mark, name, unit, about in rows
-    ]
+    lines: list[str] = []
+    for mark, name, unit, about in rows:
+        lines += _entry(f"{mark if campaign else ''}{name:<{widths[0]}}  {unit:<{widths[1]}}  ", about, width)
     if campaign is None or document is None:
         return Listing(tuple(lines))
-    lines += _software(campaign)
+    lines += _software(campaign, width)
     problems = list(_unavailable(document, used, available, campaign.machine_file))
     if not problems:
         try:
             select_metrics(used, config)
         except EmulatorError as error:
             problems.append(f"{document.where('hardware_metrics')}: {error}; `measure partition` splits them")
-    return Listing((f"{campaign.machine_file.name}; * collected by {path.name}", *lines), tuple(problems))
+    first = _entry("", f"{campaign.machine_file.name}; * collected by {path.name}", width)
+    return Listing((*first, *lines), tuple(problems))
 
 
-def list_host_metrics(used: Sequence[str] = ()) -> Listing:
+def list_host_metrics(used: Sequence[str] = (), width: int = _NO_LIMIT) -> Listing:
     """The metrics of this machine's processor: those that it counts, then the others, each with the reason; then what
-    makes measurements noisy. ``used``: metrics that a campaign collects, which are marked."""
+    makes measurements noisy. ``used``: metrics that a campaign collects, which are marked; ``width``: of lines."""
     from measure.host.metrics import METRICS, metric_named, why_not
     from measure.host.processor import default_processor, model, warnings
 
@@ -82,35 +92,49 @@ def list_host_metrics(used: Sequence[str] = ()) -> Listing:
     for name, metric in known.items():
         if not reasons[name]:
             mark = ("* " if name in used else "  ") if used else ""
-            lines.append(f"{mark}{name:<{widths[0]}}  {metric.unit:<{widths[1]}}  {metric.description}")
+            begin = f"{mark}{name:<{widths[0]}}  {metric.unit:<{widths[1]}}  "
+            lines += _entry(begin, metric.description, width)
     if not why_not("PAPI_TOT_INS"):
-        lines.append("rUUEE: an event of this model by unit mask and number, as in perf, where events are counted")
+        lines += _entry(
+            "rUUEE: ", "an event of this model by unit mask and number, as in perf, where events are counted", width
+        )
     missing: dict[str, list[str]] = {}
     for name in names:
         if reasons[name]:
             missing.setdefault(reasons[name], []).append(name)
     for why, without in missing.items():
-        lines += ["", f"Not counted here, because {why}:", *textwrap.wrap(", ".join(without), 78, initial_indent="  ",
-                  subsequent_indent="  ")]  # fmt: skip
+        lines += ["", *_entry("", f"Not counted here, because {why}:", width)]
+        lines += _entry("  ", ", ".join(without), min(width, _LIST_WIDTH))
     noisy = warnings(default_processor())
     if noisy:
-        lines += ["", "What makes measurements here noisy:", *(f"- {warning}" for warning in noisy)]
+        lines += ["", "What makes measurements here noisy:"]
+        for warning in noisy:
+            lines += _entry("- ", warning, width)
     return Listing(tuple(lines))
 
 
-def _host_listing(path: Path, campaign: Campaign, document: YamlDocument) -> Listing:
+def _host_listing(path: Path, campaign: Campaign, document: YamlDocument, width: int) -> Listing:
     """As `list_metrics`, for a campaign on the host."""
     from measure.host.metrics import problems
 
-    listing = list_host_metrics(campaign.hardware_metrics)
+    listing = list_host_metrics(campaign.hardware_metrics, width)
     found = problems(campaign.hardware_metrics)
     index = {name: n for n, name in enumerate(campaign.hardware_metrics)}
     told = [
         f"{document.where('hardware_metrics', *([index[name]] if name else []))}: {name or 'these metrics'}: {why}"
         for name, why in found.items()
     ]
-    first = f"the host; * collected by {path.name}"
-    return Listing((first, *listing.lines, *_software(campaign)), tuple(told))
+    first = _entry("", f"the host; * collected by {path.name}", width)
+    return Listing((*first, *listing.lines, *_software(campaign, width)), tuple(told))
+
+
+def _entry(begin: str, text: str, width: int) -> list[str]:
+    """``text`` behind ``begin``, in lines of ``width`` characters, of which those after the first begin below it."""
+    indent = len(begin) if width - len(begin) >= _LEAST_DESCRIPTION else 4
+    lines = textwrap.wrap(
+        begin + text, width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
+    )
+    return lines or [begin]
 
 
 def _campaign(path: Path, settings: Sequence[str]) -> tuple[Campaign | None, YamlDocument | None]:
@@ -130,15 +154,15 @@ def _campaign(path: Path, settings: Sequence[str]) -> tuple[Campaign | None, Yam
     return None, None
 
 
-def _software(campaign: Campaign) -> list[str]:
+def _software(campaign: Campaign, width: int) -> list[str]:
     names = campaign.software_metrics
     if not names:
         return []
-    width = max(map(len, names))
-    return [
-        "Software metrics:",
-        *(f"  {name:<{width}}  {metric.describe()}{_HOW.get(metric.method, '')}" for name, metric in names.items()),
-    ]
+    longest = max(map(len, names))
+    lines = ["Software metrics:"]
+    for name, metric in names.items():
+        lines += _entry(f"  {name:<{longest}}  ", f"{metric.describe()}{_HOW.get(metric.method, '')}", width)
+    return lines
 
 
 def _unavailable(document: YamlDocument, used: Iterable[str], available: Iterable[str], machine: Path) -> Iterable[str]:

@@ -96,7 +96,7 @@ def _processors() -> Check:
         advice = f"the control group allows {quota:.1f} processors: `measure run --workers {max(1, int(quota))}`"
         return Check("processors", "warning", text, advice)
     if load > usable:
-        return Check("processors", "warning", text, "others use the machine: estimates of time are too low")
+        return Check("processors", "warning", text, "others use the machine: work takes longer than on an idle one")
     return Check("processors", "ok", text)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 def load_per_processor() -> float:
     """Tasks that want to run, mean of the last minute, for each processor that this process may use; 0 if unknown.
 
-    Above 1, work takes so many times as long as on an idle machine.
+    Work that keeps all processors busy takes longer by this fraction than on an idle machine.
     """
     try:
         return os.getloadavg()[0] / len(os.sched_getaffinity(0))
@@ -23,6 +23,12 @@ def command_age_seconds(name: str) -> float:
     """`process_age_seconds` of a process that was started as the command ``name``; 0 in one that does other things,
     too, such as a notebook or a test."""
     return process_age_seconds() if Path(sys.argv[0]).name == name else 0.0
+
+
+def command_processor_seconds(name: str) -> float:
+    """Processor time that this process has taken, loading of its modules included, if it was started as the command
+    ``name``; 0 in one that does other things, too."""
+    return time.process_time() if Path(sys.argv[0]).name == name else 0.0
 
 
 def process_age_seconds() -> float:

@@ -44,6 +44,14 @@ def print_table(
     console.print(table)
 
 
+def without_middle(text: str, width: int) -> str:
+    """``text`` in at most ``width`` characters: of a longer one the begin and the end, around ``...``."""
+    if len(text) <= width:
+        return text
+    kept = max(0, width - 3)
+    return f"{text[: kept - kept // 2]}...{text[len(text) - kept // 2 :]}"
+
+
 def wrapped(text: Text, width: int) -> Text:
     """``text`` in lines of up to ``width`` characters: broken at spaces, in words that are longer than a line where
     names can be broken, and elsewhere only in a name without such a place."""

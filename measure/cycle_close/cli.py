@@ -105,7 +105,8 @@ def cycleclose(
     same, and continues when gdb detaches), q or Ctrl-C ends the trace and keeps it.
 
     \b
-      measure cycleclose --machine configs/machines/strongarm.yaml --validate experiments/workloads/chess.c medium
+      measure cycleclose --machine configs/machines/strongarm.yaml --validate \\
+        experiments/workloads/chess.c medium
     """
     with starting():
         from measure.cycle_close.command import Job, parse_warm_up, run_cycleclose

@@ -28,6 +28,7 @@ from measure.result_files import write_text_atomically
 
 DEFAULT_PAIRS = 6
 DEFAULT_MINUTES = 3.0
+_SPINNER = 2  # characters before a status line
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,9 @@ def explain_judged(
             workers.prepare("emulated", plan.machine_text)
             paired.outlook = _outlook(paired, list(broken), run_seconds, workers.count, status)
             console.print(paired.outlook.begin_text(), style="dim", markup=False, highlight=False)
-            status.update(paired.outlook.describe)
+            outlook = paired.outlook
+            # A log has whole names.
+            status.update(lambda: outlook.describe(console.width - _SPINNER if console.is_terminal else None))
         for name, one in broken.items():
             explanations.append(explain_variant(paired, name, one, directory, 60 * minutes / len(broken)))
     found = Explained(tuple(explanations), fine, directory)

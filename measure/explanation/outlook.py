@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from measure.campaign.campaign_model import Campaign
+from measure.console.tables import without_middle
 from measure.console.time_left import clock_text, range_text
 
 STEPS = {
@@ -30,6 +31,7 @@ _LATEST = 30  # ended runs that show the pace
 _PRIOR_RUNS = 4.0  # that the pace of the campaign's runs counts as, and one more for each that is in progress
 _ERROR = 0.15  # of the pace
 _PROBABLE = 0.3  # share of the further runs that may be needed, in the upper estimate
+_LEAST_NAME = 8  # characters of a variant's name
 _CUT_PAIRS, _CONFIRMING_PAIRS = 3, 10
 
 
@@ -162,18 +164,21 @@ class Outlook:
             f"{_rounded(most)}, {self._at_once} at once."
         )
 
-    def describe(self) -> str:
-        """The variant, its step, the runs, the time so far, and the time left."""
+    def describe(self, width: int | None = None) -> str:
+        """The variant, its step, the runs, the time so far, and the time left. ``width``: characters, to which the
+        variant's name is shortened as far as that is possible."""
         names = list(self._expected)
         which = f" ({names.index(self._variant) + 1} of {len(names)})" if len(names) > 1 else ""
         number = f"step {list(STEPS).index(self._step) + 1} of {len(STEPS)} " if self._step else ""
         what = STEPS.get(self._step, "preparing") + (f", {self._note}" if self._note else "")
         if self._building:
             what += f": building {self._building} program{'s' * (self._building > 1)}"
-        return (
-            f"{self._variant}{which}, {number}({what}): {self._made} of about {_rounded(self.runs()[0])} runs, "
+        rest = (
+            f"{which}, {number}({what}): {self._made} of about {_rounded(self.runs()[0])} runs, "
             f"{clock_text(self._clock() - self._begun)}, {range_text(*self.seconds())} left"
         )
+        name = self._variant
+        return (name if width is None else without_middle(name, max(_LEAST_NAME, width - len(rest)))) + rest
 
     def _left(self, costs: Mapping[str, float]) -> tuple[float, float, float]:
         """Runs that are left, expected and if much goes badly, and programs to build; ``costs``: of a run, by step."""

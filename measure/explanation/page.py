@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from measure.explanation.explanation_types import Change, Explanation, estimate
 from measure.explanation.relations import Relation
-from measure.explanation.summary import pairs_text, rho, sentences, share_text, short_place
-from measure.perturbation.wording import in_words, percent
+from measure.explanation.summary import remedy_words, rho, sentences, share_text, short_place
+from measure.perturbation.wording import percent
 from measure.report import page
 from measure.report.elements import data_link
 from measure.report.style import INK, MUTED, VERDICTS, new_figure, short
@@ -37,8 +37,8 @@ def render_page(campaign: str, explanations: Sequence[Explanation], fine: Mappin
         "page.html.jinja", Path(__file__).parent,
         campaign=campaign, explanations=explanations, fine=fine, figures=figures,
         sentences=sentences, share_text=share_text, short=short, shares=_shares, remedies=_remedies,
-        percent=percent, in_words=in_words, pairs_text=pairs_text, effect=_effect, short_place=short_place,
-        relation=_relation,
+        percent=percent, remedy_words=remedy_words, missing_effects=_missing_effects, effect=_effect,
+        short_place=short_place, relation=_relation,
     )  # fmt: skip
 
 
@@ -46,6 +46,12 @@ def _effect(values: NDArray[np.float64], relation: int) -> str:
     """A change of z with its interval."""
     found = estimate(values[:, relation])
     return f"{found.mean:+.2f} ({found.low:+.2f} to {found.high:+.2f})"
+
+
+def _missing_effects(one: Explanation) -> str:
+    """The metrics whose sets of runs were not made: neither without them alone, nor with them alone."""
+    known = {effect.metric for effect in one.effects}
+    return ", ".join(part.name for part in one.metrics.parts if part.name not in known)
 
 
 def _relation(relation: Relation) -> str:
@@ -60,9 +66,9 @@ def _waterfalls(one: Explanation, relation: int) -> page.Figure:
     figure, axes = new_figure(10.4, 0.36 * rows + 1.0, 1, 2)
     base = float(np.nanmean(one.baseline_z[:, relation]))
     run = float(np.nanmean(one.run_z[:, relation]))
-    _waterfall(axes[0], "by mechanism", one.mechanisms, relation, base, run)
-    _waterfall(axes[1], "by software metric", one.metrics, relation, base, run)
     name = _relation(one.relations[relation])
+    _waterfall(axes[0], f"{name}, by mechanism", one.mechanisms, relation, base, run)
+    _waterfall(axes[1], f"{name}, by software metric", one.metrics, relation, base, run)
     return page.drawn(
         figure,
         ("parts_by", "part", "change_of_z", "low", "high"),
@@ -132,5 +138,6 @@ def _waterfall(axes: Any, title: str, change: Change, relation: int, base: float
     axes.set_yticks(range(last + 1), labels)
     axes.invert_yaxis()
     axes.margins(x=0.08)
+    axes.locator_params(axis="x", nbins=6)
     axes.set_xlabel("z of the relation (atanh of rho)")
     axes.set_title(title)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from measure.explanation.explanation_types import CAUSE, Change, Estimate, Explanation, Remedy
+from measure.perturbation.wording import in_words, p_text
 
 SCHEMA = "perturbation-explanation-1"
 _MOST_DECISIONS = 3
@@ -106,6 +107,17 @@ def pairs_text(remedy: Remedy) -> str:
     return f" in {remedy.confirming_pairs} further pairs" if remedy.confirming_pairs else ""
 
 
+def remedy_words(remedy: Remedy) -> str:
+    """The meaning of a remedy's verdict, and what it rests on."""
+    if remedy.by_construction:
+        return pairs_text(remedy).strip()
+    found = remedy.perturbation
+    smallest = 2.0 ** (1 - found.n_runs)  # of a test that flips the signs of so many pairs
+    if found.verdict == "inconclusive" and found.level < smallest and found.p_value <= smallest:
+        return f"{found.n_runs} pairs are too few to show a change ({p_text(found.p_value)}, the smallest possible)"
+    return in_words(found) + pairs_text(remedy)
+
+
 def _grounds(remedy: Remedy) -> str:
     """What the verdict on a remedy that helps rests on, and what it costs."""
     if remedy.by_construction:
@@ -120,7 +132,11 @@ def sentences(one: Explanation) -> list[str]:
     """The explanation in sentences, the most important first."""
     found = []
     metric = one.metrics.parts[0]
-    site = f", most at {short_place(one.sites[0].place)}" if one.sites else ""
+    site = ""
+    if one.sites:
+        site = f", most at {short_place(one.sites[0].place)}"
+        if len(one.sites) > 1:
+            site += f" ({100 * one.metrics.share_of(one.sites[0].values).mean:.0f}% alone)"
     found.append(f"{share_text(one.metrics.share(metric))} of the change comes from {metric.name}{site}.")
     for part in one.mechanisms.parts:
         share = one.mechanisms.share(part)

@@ -5,10 +5,12 @@ Builds nothing but a project whose program is not known by name.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from typing import Any
 from common.cplusplus_symbols import shortened
 from instrumenter.building.project_tree import TOOL_NAMES, TOOLS
 from instrumenter.find.languages import is_cplusplus
+from measure.campaign.build_notices import PendingBuild, waiting
 from measure.errors import CampaignError
 
 _CONFIGURE = "./configure"
@@ -229,14 +232,15 @@ def _working_build(directory: Path, commands: Sequence[str], notify: Callable[[s
     """The first of ``commands`` that builds the project, and the programs that it links. Raises `CampaignError` with
     the last failure if none does."""
     from instrumenter.building.build_advice import NOT_CONFIGURED, OTHER_COMPILER, first_error
-    from instrumenter.building.project import linked_programs
+    from instrumenter.building.project import build_outputs, linked_programs
     from instrumenter.errors import InstrumenterError, SourceError
 
     left = list(commands)
     while True:
         command = left.pop(0)
         try:
-            made = linked_programs(directory, command, notify)
+            with waiting(notify, [PendingBuild("the project", partial(build_outputs, directory, command))]):
+                made = linked_programs(directory, command, notify)
             named = [other for other in left if other.startswith(_AS_NAMED)]
             if made or not named:
                 return command, made
@@ -259,12 +263,28 @@ def _working_build(directory: Path, commands: Sequence[str], notify: Callable[[s
             raise CampaignError(f"{directory}: {error}") from None
 
 
+def _compiled_file(directory: Path) -> Path | None:
+    """An object file or a program below ``directory``, relative to it."""
+    for path in islice(sorted(directory.rglob("*")), _MOST_FILES_LOOKED_AT):
+        if not path.is_file():
+            continue
+        with contextlib.suppress(OSError), path.open("rb") as file:
+            if file.read(4) == b"\x7fELF":
+                return path.relative_to(directory)
+    return None
+
+
 def _only_program(directory: Path, command: str, made: Sequence[str]) -> str:
     """The program among those that the build makes. Raises `CampaignError` if there is none or more than one."""
     whole = directory.resolve().name
     alike = [name for name in made if Path(name).name in (whole, _VERSION.sub("", whole))]
     if len(made) != 1 and len(alike) != 1:
         got = f"{directory}: the build `{command}` links"
+        if not made and (old := _compiled_file(directory)) is not None:
+            raise CampaignError(
+                f"{got} no program with $CC: the directory has files of an earlier build, such as {old}, which "
+                "make takes as they are. Clean it, or say --build 'make clean && make CC=$CC'"
+            )
         raise CampaignError(
             f"{got} {len(made)} programs ({', '.join(made)}): say which one to measure with --binary PATH"
             if made

@@ -13,16 +13,19 @@ if TYPE_CHECKING:
     from measure.perturbation.run_order import Order
 
 _EPILOG = """\b
-Runs of a plain and of an instrumented program, alternating so that drift of the machine affects both:
+Runs of a plain and of an instrumented program, alternating so that drift of
+the machine affects both:
   E=cycles,instructions,cache-misses
   for i in $(seq 20); do
-    perf stat -I 10 -x\\; -e $E -o base$i.csv ./plain; perf stat -I 10 -x\\; -e $E -o run$i.csv ./counted
+    perf stat -I 10 -x\\; -e $E -o base$i.csv ./plain
+    perf stat -I 10 -x\\; -e $E -o run$i.csv ./counted
   done
   measure perturb --order interleaved --baseline base*.csv --run run*.csv
 
 \b
 Two variants, files by pattern:
-  measure perturb --baseline 'base/*.parquet' --run 'light=light/*.parquet' --run 'heavy=heavy/*.parquet'"""
+  measure perturb --baseline 'base/*.parquet' \\
+    --run 'light=light/*.parquet' --run 'heavy=heavy/*.parquet'"""
 
 _FORMATS = ["csv", "parquet", "perf-csv", "perf-json", "papi", "likwid"]
 _SEVERAL = ("--baseline", "--run")

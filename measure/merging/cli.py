@@ -45,8 +45,9 @@ def merge(directories: tuple[Path, ...], out: Path | None, kind: Any, baseline: 
 
     \b
       measure merge results/quickstart
-      measure merge results/quickstart --out merged.json     (open in https://ui.perfetto.dev)
-      measure merge results/mine-partition-1 results/mine-partition-2 --out mine.parquet
+      measure merge results/quickstart --out merged.json   # for ui.perfetto.dev
+      measure merge results/mine-partition-1 results/mine-partition-2 \\
+        --out mine.parquet
     """
     from rich.console import Console
 

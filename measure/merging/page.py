@@ -149,7 +149,7 @@ def _figures(merged: Merged) -> tuple[TraceFigure, ...]:
         rows=tuple(
             Row(f"{one.name} [records]", (Line("shift", shift_of(one), "third"),), one.stretched) for one in merged.runs
         ),
-        caption="How far each run is ahead of the baseline: its records up to the end of a record of the baseline, "
+        caption="How many records each run has taken up to the end of a record of the baseline, "
         "minus as many as there would be in proportion. Level: both advance alike; rising: the run takes longer there "
         "than the baseline; falling: it is faster. Shaded: the alignment stretches, because more than three records "
         "become one, or the inverse.",

@@ -139,7 +139,7 @@ def tested_groups(outcome: PartitionResult) -> Any:
             )  # fmt: skip
     for place in (places[group] for group in outcome.best.groups if group in places):
         axes.plot(*place, "o", markersize=10, markerfacecolor="none", color=INK)
-    axes.set_xlabel("software metrics in the group; circled: chosen")
+    axes.set_xlabel("software metrics in the group (points of a number lie side by side); circled: chosen")
     axes.set_ylabel("largest |change of z|")
     axes.set_title(f"Shaded: up to {outcome.delta:g} counts as none", color=MUTED, fontsize=8.5, fontweight="normal")
     axes.set_ylim(bottom=0)

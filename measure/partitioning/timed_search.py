@@ -114,10 +114,10 @@ class Session:
     def describe(self) -> str:
         """The current activity, the best so far, and the time."""
         if self._progress is None or self._search is None:
-            return f"{self._activity}; {self._budget.describe()}"
+            return f"{self._activity}; {self._budget.describe()}."
         best = self._progress.best
         count = len(best.groups)
-        lacking = f", {len(best.uncovered)} metrics in none" if best.uncovered else ""
+        lacking = f", {len(best.uncovered)} metric{'s' * (len(best.uncovered) > 1)} in none" if best.uncovered else ""
         return (
             f"{self._activity}; best so far: {count} group{'s' if count != 1 else ''}{lacking}; "
             f"groups tested: {self._search.calls}; {self._budget.describe()}. "

@@ -12,15 +12,18 @@ from measure.console.settings_option import settings_option
 
 _EPILOG = """\b
 Phases of a program, and how well the points represent it on a machine:
-  measure phases --interval 1M --machine configs/machines/strongarm.yaml experiments/workloads/bwtzip.c medium
+  measure phases --interval 1M --machine configs/machines/strongarm.yaml \\
+    experiments/workloads/bwtzip.c medium
 
 \b
-Vectors of Valgrind's exp-bbv, QEMU's bbv plugin or gem5, by SimPoint 3.2's rules:
+Vectors of Valgrind's exp-bbv, QEMU's bbv plugin or gem5, by SimPoint 3.2's
+rules:
   measure phases --compat simpoint-3.2 --max-k 30 bb.out.bb
 
 \b
 Points that another tool found, against full simulation:
-  measure phases --points p.simpoints --weights p.weights --interval 1M --machine M.yaml PROGRAM"""
+  measure phases --points p.simpoints --weights p.weights --interval 1M \\
+    --machine M.yaml PROGRAM"""
 
 
 @click.command(

@@ -305,9 +305,10 @@ def _uniform(shown: Shown) -> Markup:
         "How uniform the phases are",
         table("How uniform the phases are", ("phase", "share", "intervals", *map(_label, metrics)), rows),
         Markup('<p class="note">{} {}</p>').format(
-            "Mean of the intervals of a phase, and in brackets their standard deviation in percent of it. A phase that "
-            "spreads much less than the whole program is one; a large phase that spreads as much is badly represented "
-            "by one point.", data_link("homogeneity", data, "Data of this table (CSV)"),
+            "Mean of the intervals of a phase (a mean of hit rates is not the rate over all accesses, which the table "
+            "above has), and in brackets their standard deviation in percent of it. A phase that spreads much less "
+            "than the whole program is one; a large phase that spreads as much is badly represented by one point.",
+            data_link("homogeneity", data, "Data of this table (CSV)"),
         ),
     )  # fmt: skip
 

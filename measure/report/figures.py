@@ -142,10 +142,23 @@ def across_runs(data: ReportData) -> Any:
         middle = start + (len(variant.rho) - 1) / 2
         axes.text(middle, top, variant.name, ha="center", va="bottom", color=MUTED, fontsize=8.5)
         start += len(variant.rho) + 1
-    axes.set_xlabel("run")
+    ticks = _run_ticks([n_baseline, *(len(variant.rho) for variant in data.variants)])
+    axes.set_xticks([place for place, _ in ticks], [str(number) for _, number in ticks])
+    axes.set_xlabel("run of the baselines, and of each variant")
     axes.set_ylabel("Spearman's rho within a run")
     axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
     return figure
+
+
+def _run_ticks(counts: Sequence[int], most: int = 4) -> list[tuple[int, int]]:
+    """Places on the axis of `across_runs` and the numbers there: in each group of ``counts`` runs from 1, at most
+    ``most``, the first and the last run among them."""
+    found, start = [], 1
+    for count in counts:
+        numbers = sorted({1 + round(n * (count - 1) / (most - 1)) for n in range(most)}) if count else []
+        found += [(start + number - 1, number) for number in numbers]
+        start += count + 1
+    return found
 
 
 def across_runs_data(data: ReportData) -> tuple[list[str], list[list[object]]]:

@@ -44,6 +44,7 @@ def page_data(data: ReportData) -> dict[str, Any]:
     return {
         "metrics": [short(metric) for metric in metrics],
         "interval": data.interval,
+        "intervalHead": interval_head(data),
         "words": list(WORDS),
         "relations": RELATIONS,
         "baseline": _group(data.baseline_rho, data.baseline_example, metrics, kept, chosen),
@@ -59,6 +60,12 @@ def page_data(data: ReportData) -> dict[str, Any]:
             for variant in data.variants
         ],
     }
+
+
+def interval_head(data: ReportData) -> str:
+    """The head of the column with the interval of a change: ``90% interval``."""
+    alphas = {variant.inner.alpha for variant in data.variants}
+    return f"{100 * (1 - 2 * alphas.pop()):.3g}% interval" if len(alphas) == 1 else "interval"
 
 
 def pair_rows(data: ReportData, most: int) -> list[dict[str, Any]]:

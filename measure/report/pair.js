@@ -1,6 +1,7 @@
 // The pair that is chosen in the table: traces, alignment, heat maps, single runs.
 
 // The chosen pair. `view`: records of the baseline's trace that are shown; `sides`: baseline and variant.
+const MOST_SOFTWARE = 4;  // software metrics whose traces are shown
 const pair = { row: null, view: [0, 1], sides: [], plots: [] };
 
 function unpackedOnce(owner, key, make) {
@@ -54,7 +55,7 @@ function show(row, byUser) {
   pair.row = row;
   pair.alignment = alignmentOf(row);
   const variant = row.variant;
-  pair.metrics = [...row.names, ...variant.example.software.slice(0, 3)];
+  pair.metrics = [...row.names, ...variant.example.software.slice(0, MOST_SOFTWARE)];
   pair.sides = [
     { name: "baseline", example: DATA.baseline.example, style: "before", there: (at) => at, back: (at) => at },
     { name: variant.name, example: variant.example, style: "after", there: pair.alignment.toAfter, back: pair.alignment.toBefore },
@@ -85,6 +86,7 @@ function captions(row) {
   $("caption-traces").textContent =
     `Top: ${row.names.join(" and ")} ` +
     `in a run of the baselines (left) and of ${variant.name} (right), events per record of ${DATA.interval}. ` +
+    "The vertical axis shows the bulk of the values: a start-up phase and single spikes are cut off at its ends until you zoom in. " +
     (short ? "The strong line is a moving median. "
       : "The traces are too long to be here whole: shaded, from the least to the largest value of each stretch of records; line, its mean. ") +
     (row.names.length > 1 ? "See whether the two metrics still rise and fall together. " : "See whether its course is the same. ") +
@@ -92,7 +94,9 @@ function captions(row) {
       ? `Below: how the two runs align${pair.alignment.heldOut ? " on the other metrics" : ""}, as the record of ${variant.name} ` +
         "minus the record in proportion: level means that both advance alike, a slope that one takes longer. "
       : "These traces are too long to be aligned here, so records correspond in proportion. ") +
-    (software.length ? `Last: ${software.join(", ")}, which ${variant.name} collects. ` : "") +
+    (software.length ? `Last: ${software.join(", ")}, ${software.length < variant.example.software.length
+      ? `the first of ${variant.example.software.length} software metrics that ${variant.name} collects`
+      : `which ${variant.name} collects`}. ` : "") +
     "Drag across a trace to zoom in; the other follows by the alignment.";
   $("caption-maps").textContent = `Spearman's rho of all hardware metrics within a run, mean over runs: baselines, ${variant.name}, ` +
     "and the difference (darkest at 0.5). Red is positive, blue negative; the frame is this pair. A row that is coloured in the difference is a metric " +
@@ -119,7 +123,7 @@ function drawTraces() {
     const seen = windows.filter(Boolean).flatMap((one) => [...one.low, ...one.high]);
     const y = bulk(seen);
     pair.sides.forEach((side, n) => {
-      const one = windows[n], title = `${metric}, ${side.name}`;
+      const one = windows[n], title = `${metric} per record, ${side.name}`;
       if (!one) return;  // a software metric that the other run collects
       const cell = document.createElement("div");
       cell.className = "plot";
@@ -142,7 +146,7 @@ function drawTraces() {
   const inside = shifts.filter((_, n) => xs[n] >= pair.view[0] && xs[n] <= pair.view[1]);
   const reach = Math.max(2, ...inside.map(Math.abs)) * 1.15;
   const plot = drawPlot(alignmentHost, {
-    title: `Alignment: record of ${pair.row.variant.name} minus record in proportion`, label: "Alignment of the two runs",
+    title: `Alignment: record of ${pair.row.variant.name} minus record in proportion [records]`, label: "Alignment of the two runs",
     x: pair.view, y: [-reach, reach], xLabel: "record of baseline", height: 120,
     body: (px, py) => `<path class="middle third" d="${linePath(xs, shifts, px, py)}"/>`,
   });

@@ -23,7 +23,7 @@ const ORDERS = {
   before: ["rho before", "rho before", (a, b) => (b.before ?? -9) - (a.before ?? -9)],
   after: ["rho after", "rho after", (a, b) => (b.after ?? -9) - (a.after ?? -9)],
   change: ["size of the change", "change of z", (a, b) => Math.abs(b.change ?? 0) - Math.abs(a.change ?? 0)],
-  interval: ["lower end of the interval", "interval", (a, b) => (b.low ?? -9) - (a.low ?? -9)],
+  interval: ["lower end of the interval", DATA.intervalHead, (a, b) => (b.low ?? -9) - (a.low ?? -9)],
   p: ["p", "p (all pairs)", (a, b) => (a.p ?? 9) - (b.p ?? 9)],
 };
 const signed = (value) => value === null ? "–" : `${value >= 0 ? "+" : ""}${value.toFixed(3)}`;

@@ -1,5 +1,5 @@
 // Draws the figures of `measure.report.traces`: values over a run, in rows. All figures of a page zoom and point together.
-const TALLEST_SQUARE = 560, MANY_ROWS = 6;
+const TALLEST_SQUARE = 560, MANY_ROWS = 6, POINT_HEIGHT = 10;
 
 const FIGURES = JSON.parse(document.getElementById("traces").textContent).map((data) => {
   const lengths = Array.isArray(data.edges.lengths) ? data.edges.lengths : unpack(data.edges.lengths);
@@ -90,9 +90,10 @@ function drawFigure(figure) {
       : `${shown(line.values[k], 4)} (${shown(line.low[k])} to ${shown(line.high[k])})`));
   });
   if (strip) {
-    const count = Math.max(...strip.phases) + 1;
+    const count = Math.max(...strip.phases) + 1, shown = Math.min(count, 14);
+    const above = strip.points.length ? (POINT_HEIGHT * count) / (12 * shown) : 0;
     add(figure, fragment[0], strip.title, strip.names, {
-      x: view, y: [-0.7, count - 0.3], height: 58 + 12 * Math.max(3, Math.min(count, 14)), integers: true, xLabel: data.unit,
+      x: view, y: [-0.7, count - 0.3 + above], height: 58 + 12 * Math.max(3, shown), integers: true, xLabel: data.unit,
       body: (px, py) => marksOf(figure, first, last, px, py),
     }, (k) => [`phase ${strip.phases[k]}, ${strip.names[strip.groups[k]].label}`]);
   }

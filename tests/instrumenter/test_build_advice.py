@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from instrumenter.building import project_tree
 from instrumenter.building.build_advice import failed_build
 from instrumenter.building.project import linked_programs
 from instrumenter.errors import SourceError
@@ -192,21 +191,3 @@ def test_a_manual_that_cannot_be_made_is_left_out(line: str) -> None:
         "needs the program gperf, which this machine does not have: install it, or name a target that "
         "does without it: `make TARGET`"
     )
-
-
-def test_a_long_build_tells_its_last_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(project_tree, "_FIRST_NEWS_SECONDS", 0.25)
-    told: list[str] = []
-
-    def run(command: str) -> list[str]:
-        told.clear()
-        environment = {"HOST": "riscv64-linux-musl", "PATH": "/usr/bin:/bin"}
-        project_tree.run_command(command, tmp_path, environment, tmp_path / "log", lambda: [], told.append)
-        return told
-
-    news = "The last line of the build after 0 s: "
-    assert run("printf 'test one: ok\\n\\033test two: \\n\\n'; sleep 0.8") == [news + "test two:"]
-    assert run("sleep 0.3") == []
-    assert run("echo quick") == []
-    (said,) = run("printf 'a%.0s' $(seq 200); sleep 0.4")
-    assert said == news + "..." + "a" * 120

@@ -19,6 +19,7 @@ from instrumenter.building.openmp import NOTICE
 from instrumenter.building.project_tree import build_environment, write_compilers
 from instrumenter.rewrite.counter_layout import SYMBOL
 from instrumenter.wrapper.environment_spec import read_sites
+from instrumenter.wrapper.help_text import help_text
 from instrumenter.wrapper.listing import LOG_VARIABLE, read_listing
 
 MAIN = """\
@@ -137,6 +138,19 @@ def test_what_is_counted_in_a_program_can_be_asked(cc: Compilers) -> None:
     assert cc("--instrumented", "f.c").returncode == 2
     assert "none: cannot be read: No such file" in cc("--instrumented", "none").stderr
     assert cc("--instrumented").returncode == 2
+
+
+def test_help_says_what_the_command_is_before_the_compilers_own(cc: Compilers) -> None:
+    done = cc("--help")
+    first, _, compilers = done.stdout.partition("OVERVIEW: clang")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert first.startswith("instrument-cc compiles and links C programs")
+    assert all(word in first for word in ("make CC=instrument-cc", "INSTRUMENT_SPEC", "INSTRUMENT_LOG"))
+    assert max(map(len, first.splitlines())) <= 80
+    assert "-fsyntax-only" in compilers
+    assert "instrument-c++ -O2 program.cpp" in cc("--help", command="instrument-c++").stdout
+    assert cc("--help", "-c", "f.c").stdout.startswith("OVERVIEW")  # a compiler's command line
+    assert help_text("cc", terminal=True).endswith("options: instrument-cc --help | less\n")
 
 
 def test_static_libraries_and_partial_links(cc: Compilers) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import re
+import time
 from pathlib import Path
 
 import pytest
 
 from measure.campaign import build_notices
-from measure.campaign.build_notices import unfinished, waiting
+from measure.campaign.build_notices import PendingBuild, last_line, unfinished, waiting
 from measure.campaign.builds import Builds, make_all
 from measure.campaign.campaign_file import load_campaign
 from measure.campaign.executor import Workers
@@ -112,9 +115,79 @@ def test_long_builds_say_what_is_built_and_for_how_long(
 
 
 def test_a_line_names_the_programs_that_are_not_built() -> None:
-    assert unfinished(["light", "heavy", "all"], [True, False, False]) == "heavy, all (1 of 3 are built)"
-    assert unfinished(list("abcdef"), [False] * 6) == "a, b, c, d and 2 more (0 of 6 are built)"
+    ended = {"light"}
+
+    def pending(*names: str) -> list[PendingBuild]:
+        return [PendingBuild(name, ended=lambda name=name: name in ended) for name in names]  # type: ignore[misc]
+
+    assert unfinished(pending("light", "heavy", "all")) == "heavy, all (1 of 3 are built)"
+    assert unfinished(pending("light", "heavy", "all"), built=1) == "heavy, all (2 of 4 are built)"
+    assert unfinished(pending(*"abcdef")) == "a, b, c, d and 2 more (0 of 6 are built)"
+    assert unfinished(pending("heavy")) == "heavy"
     said: list[str] = []
-    with waiting(said.append, "nothing"):
+    with waiting(said.append, pending("nothing")):
         pass
     assert said == []
+
+
+def test_a_line_ends_with_what_a_build_printed_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the build that printed latest, with its name where there are several; nothing of an earlier attempt."""
+    monkeypatch.setattr(build_notices, "LINE_SECONDS", 0.01)
+    monkeypatch.setattr(build_notices, "_MOST_PAUSE_SECONDS", 0.01)
+    outputs = {name: tmp_path / f"{name}.log" for name in ("light", "heavy")}
+    ended: set[str] = set()
+    builds = [
+        PendingBuild(name, lambda path=path: [path, tmp_path / "none"], lambda name=name: name in ended)  # type: ignore[misc]
+        for name, path in outputs.items()
+    ]
+    said: list[str] = []
+
+    def next_line() -> str:
+        before, deadline = len(said), time.monotonic() + 30
+        while len(said) < before + 2:  # the first may have been under way
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        return said[-1]
+
+    outputs["light"].write_text("make: *** of yesterday")
+    os.utime(outputs["light"], (1e9, 1e9))
+    with waiting(said.append, builds):
+        assert re.fullmatch(r"Still building light, heavy \(0 of 2 are built\), 0 s", next_line())
+        outputs["light"].write_text("CC a.c\n")
+        os.utime(outputs["light"], (later := time.time() + 1, later))
+        outputs["heavy"].write_text("CC b.c\n")
+        os.utime(outputs["heavy"], (later - 0.5, later - 0.5))
+        assert next_line().endswith(", 0 s; light printed last: CC a.c")
+        ended.add("light")
+        assert next_line().endswith("heavy (1 of 2 are built), 0 s; heavy printed last: CC b.c")
+    with waiting(said.append, builds[1:]):
+        os.utime(outputs["heavy"], (later := time.time() + 1, later))  # clocks of files may be some ms late
+        assert next_line() == "Still building heavy, 0 s; it printed last: CC b.c"
+
+
+def test_the_last_line_of_an_output_is_printable_and_short(tmp_path: Path) -> None:
+    output = tmp_path / "log"
+    for text, expected in (
+        ("test one: ok\n\033test two: \n\n", "test two:"), ("10%\r20%\r", "20%"), ("", ""),
+        ("a" * 200, "..." + "a" * 120),
+    ):  # fmt: skip
+        output.write_text(text)
+        assert last_line(output) == expected
+
+
+def test_a_project_that_builds_for_long_shows_its_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build_notices, "LINE_SECONDS", 0.2)
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p" / "m.c").write_text("int main(void) { return 0; }")
+    (tmp_path / "c.yaml").write_text(
+        "name: c\nprogram: {directory: p, build: 'echo checking seed 3; sleep 1; $CC m.c -o app', binary: app}\n"
+        f"machine: {ROOT}/configs/machines/strongarm.yaml\nhardware_metrics: [PAPI_TOT_INS, PAPI_LD_INS]\n"
+    )
+    campaign, document = load_campaign(tmp_path / "c.yaml")
+    said: list[str] = []
+    Builds(campaign, document, 100_000_000, said.append).make([(BASELINE, 0)])
+    still = [text for text in said if "checking seed 3" in text and "its own command" not in text]
+    assert still
+    assert all(
+        re.fullmatch(r"Still building the plain program, \d s; it printed last: checking seed 3", one) for one in still
+    )

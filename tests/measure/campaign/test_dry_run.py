@@ -57,20 +57,25 @@ def test_the_time_is_that_of_waves_of_runs_and_of_missing_builds() -> None:
     assert rate.run_seconds(10_000) == 3.0
     assert found.seconds == 20 * 3.0 + 3 * 2.0
     assert replace(found, comparing_seconds=7.0).seconds == found.seconds + 7.0
+    assert replace(found, start_seconds=3.0).seconds == found.seconds + 3.0
     assert found.bytes >= 40 * 800 * 10 * 8
 
 
 def test_on_a_busy_machine_the_time_is_a_range_with_its_reason(path: Path) -> None:
     campaign, _ = load_campaign(path)
     rate = Rate(set_up_seconds=0.5, instructions=1_000, cycles=2_000, seconds=0.25)
-    calm = Estimate(None, 46, 4, 0, None, 10_000, 800, 10, rate, 2, load=0.9)
-    assert dict(_rows(campaign, calm))["time"].startswith("about 69 s with 2 at once: 46 runs of about 3.0 s")
+    calm = Estimate(None, 46, 4, 0, None, 10_000, 800, 10, rate, 2, load=0.05)
+    assert dict(_rows(campaign, calm))["time"].startswith(
+        "about 69 s on an idle machine with 2 at once: 46 runs of about 3.0 s"
+    )
     busy = replace(calm, load=4.5)
     assert busy.busy_seconds == 5.5 * calm.seconds
     assert dict(_rows(campaign, busy))["time"].startswith(
-        "about 69 s if the machine had nothing else to do, about 6 minutes if it stays as busy as it is (load average "
-        "4.5 a processor; above 1, other work takes a share), with 2 at once: 46 runs of about 3.0 s"
+        "about 69 s on an idle machine, about 6 minutes if this one stays as busy as in the last minute (load average "
+        "4.5 a processor), with 2 at once: 46 runs of about 3.0 s"
     )
+    half = dict(_rows(campaign, replace(calm, load=0.5)))["time"]  # two runs share two processors with one task more
+    assert half.startswith("about 69 s on an idle machine, about 2 minutes if this one")
 
 
 def test_the_load_is_that_before_the_dry_run(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +118,11 @@ def test_everything_is_told_and_no_result_is_left(path: Path, monkeypatch: pytes
     assert max(map(len, result.output.splitlines())) <= 80
     told = " ".join(re.sub("[│\n]", " ", result.output).split())
     assert "runs 46 runs: 10 baselines, 10 of each of 2 variants, 10 of the null control, 6 for the sources" in told
-    assert re.search(r"time about \d+ s with \d+ at once: 46 runs of about [\d.]+ s", told)
+    assert re.search(
+        r"time about \d+ s on an idle machine, about \d+ s if this one stays as busy as in the last minute \(load "
+        r"average 0\.5 a processor\), with \d+ at once: 46 runs of about [\d.]+ s",
+        told,
+    )
     assert re.search(r"Comparing the runs takes about \d+ s of it \(by alignments of made-up traces\)", told)
     assert re.search(r"with timing, [\d.]+ million a second \(measured on the first [\d,]+\)", told)
     assert re.search(r"disk at most \d+ MB: a trace of a run has about [\d,]+ records of 9 columns", told)

@@ -279,7 +279,8 @@ def test_schemas_and_metrics_are_printed() -> None:
         assert json.loads(measure("schema", kind).output)["type"] == "object"
 
 
-def test_metrics_of_a_machine_are_in_columns() -> None:
+def test_metrics_of_a_machine_are_in_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     lines = measure("metrics", ROOT / "configs" / "machines" / "desktop.yaml").output.splitlines()
     place = lines[0].index("cycles")
     assert lines[0].split() == ["PAPI_TOT_CYC", "cycles", "Total", "cycles"]

@@ -9,7 +9,12 @@ import sys
 import pytest
 
 from measure.console import machine_load
-from measure.console.machine_load import command_age_seconds, load_per_processor, process_age_seconds
+from measure.console.machine_load import (
+    command_age_seconds,
+    command_processor_seconds,
+    load_per_processor,
+    process_age_seconds,
+)
 
 ASK = "import time; time.sleep(0.5)\nfrom measure.console.machine_load import process_age_seconds as age; print(age())"
 
@@ -43,3 +48,5 @@ def test_only_a_command_is_as_old_as_its_process(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(sys, "argv", ["/somewhere/bin/measure", "partition"])
     assert command_age_seconds("measure") > 0.0
     assert command_age_seconds("emulate") == 0.0
+    assert command_processor_seconds("measure") > 0.0
+    assert command_processor_seconds("emulate") == 0.0

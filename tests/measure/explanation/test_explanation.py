@@ -18,7 +18,7 @@ from measure.campaign.campaign_model import Campaign
 from measure.explanation.explanation_types import Estimate, Remedy
 from measure.explanation.page import render_page
 from measure.explanation.remedy_file import remedy_campaign, write_remedy
-from measure.explanation.summary import as_json, sentences, share_text
+from measure.explanation.summary import as_json, remedy_words, sentences, share_text
 from measure.explanation.terminal import print_explained
 from tests.measure.explanation.made_up import explanation
 from tests.measure.report.page_structure import csv_in, problems
@@ -70,6 +70,35 @@ def test_a_remedy_by_construction_says_so_and_names_the_best_for_any_machine() -
     assert "(=) by construction: the machine counts in every pair of runs what it counts in the plain one" in printed
     assert "by construction" in render_page("made up", [one], {})
     assert as_json([one], {}, "")["variants"]["heavy"]["remedies"][0]["by_construction"] is True
+
+
+def test_few_pairs_that_can_show_nothing_are_not_called_unchanged() -> None:
+    """A remedy that left a change of 0.43 in each of 4 pairs was said to make no measurable one."""
+    one = explanation().remedies[1]
+    few = replace(one.perturbation, verdict="inconclusive", p_value=0.125, n_runs=4)
+    said = remedy_words(replace(one, verdict="inconclusive", perturbation=few))
+    assert said == "4 pairs are too few to show a change (p = 0.125, the smallest possible)"
+    enough = replace(few, n_runs=8)
+    said = remedy_words(replace(one, verdict="inconclusive", perturbation=enough))
+    assert said == "no measurable change, but delta is not excluded (p = 0.125)"
+
+
+def test_places_are_told_by_what_they_are_ranked_by() -> None:
+    """The first place can change the relation of the table less than the second: the rank is over all relations."""
+    one = explanation()
+    (site,) = one.sites
+    one = replace(one, sites=(site, replace(site, place="/somewhere/a.c:9", values=site.values / 3)))
+    assert "comes from many, most at a.c:7 (75% alone)" in sentences(one)[0]
+    page = render_page("made up", [one], {})
+    assert re.search(
+        r"counting many here alone makes 25% \(.*?\) of the change over all relations, and changes z", page
+    )
+
+
+def test_metrics_without_runs_of_their_own_are_named() -> None:
+    one = explanation()
+    assert "no program with" not in render_page("made up", [one], {})
+    assert "no program with many alone" in render_page("made up", [replace(one, effects=one.effects[:1])], {})
 
 
 def test_json_and_page_hold_the_explanation() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from click.testing import CliRunner
 
 from measure.campaign.campaign_file import load_campaign
 from measure.cli import main
+from measure.console.tables import without_middle
 from measure.explanation.outlook import STEPS, Effort, Outlook, efforts
 
 QUICKSTART = Path(__file__).parents[3] / "configs" / "campaigns" / "quickstart.yaml"
@@ -95,3 +97,14 @@ def test_the_status_line_fits_80_columns() -> None:
     for step in STEPS:
         outlook.begin_step("heavy", step)
         assert len(outlook.describe()) <= 78  # a turning sign is before it
+
+
+def test_a_long_name_is_shortened_to_the_width_of_the_terminal() -> None:
+    name = "order1-1_with_all_of_the_counters_in_the_search"
+    outlook = Outlook({name: {step: Effort(20, 40, 2) for step in STEPS}}, 1.0, 1.0, 2, clock=lambda: 0.0)
+    outlook.begin_step(name, "mechanisms")
+    assert outlook.describe().startswith(f"{name}, step 2 of 5 (mechanisms): ")
+    assert [len(outlook.describe(width)) for width in (78, 90)] == [78, 90]
+    assert re.match(r"order1\S+\.\.\.\S+search, step 2 of 5 \(mechanisms\): ", outlook.describe(90))
+    assert outlook.describe(40).startswith("ord...ch, step 2 of 5 (mechanisms): 0 of about 80 runs, 0:00, ")
+    assert [without_middle("abcdefgh", width) for width in (8, 7, 4)] == ["abcdefgh", "ab...gh", "a..."]

@@ -154,6 +154,22 @@ def test_an_advised_build_command_comes_with_the_option_that_takes_it(
     assert how == "Such a command is given with --build 'COMMAND'"
 
 
+def test_files_of_an_earlier_build_are_named_when_nothing_is_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A directory in which `make` was called before, by the machine's own compiler: there is nothing to do."""
+    monkeypatch.setattr("instrumenter.building.project.linked_programs", lambda *_: [])
+    (tmp_path / "demo/src").mkdir(parents=True)
+    (tmp_path / "demo/makefile").touch()
+    with pytest.raises(CampaignError, match=r"links no program with .* if it calls another compiler"):
+        program_keys(tmp_path / "demo", None, None, tmp_path, lambda text: None)
+    (tmp_path / "demo/src/main.o").write_bytes(b"\x7fELF and more")
+    with pytest.raises(
+        CampaignError, match=r"files of an earlier build, such as src/main\.o, .*'make clean && make CC=\$CC'"
+    ):
+        program_keys(tmp_path / "demo", None, None, tmp_path, lambda text: None)
+
+
 def test_the_program_that_is_named_is_made_alone_if_that_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     works = "make -j$(nproc) CC=$CC src/app"

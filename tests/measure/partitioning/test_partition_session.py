@@ -134,6 +134,14 @@ class Slow:
         return [Verdict("good" if len(group) == 1 else "bad", runs=3) for group in groups]
 
 
+def test_the_status_line_is_of_whole_sentences() -> None:
+    """Before the search it ran into the number of runs: ``0:28 of 1:00 left Runs made: 9.``"""
+    session = Session(N, lambda: pytest.fail("not prepared"), Budget(None))
+    assert re.fullmatch(
+        r"building, and measuring baselines and all metrics together; 0:0\d so far\.", session.describe()
+    )
+
+
 @pytest.mark.parametrize(("search_seconds", "fresh_seconds"), [(60.0, 60.0), (0.0, 60.0), (0.01, 0.05)])
 def test_the_time_limit_holds_inside_a_test_and_inside_validation(search_seconds: float, fresh_seconds: float) -> None:
     asked = SessionOracles(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from measure.report.html import render
@@ -119,6 +121,30 @@ def test_one_can_work_in_it(page: str, tmp_path: Path) -> None:
     assert found["fromMap"].startswith(("EVENT_03 – EVENT_04", "EVENT_04 – EVENT_03"))
     assert found["across"][0].endswith("across runs")
     assert found["across"][1:] == [2, True]
+
+
+def test_captions_say_what_is_cut_off_and_left_out(tmp_path: Path) -> None:
+    data = synthetic_report(3)
+    names = tuple(f"calls{n}" for n in range(6))
+    variants = []
+    for variant in data.variants:
+        one = variant.example
+        values = np.column_stack([one.values[:, :3], *[one.values[:, 3]] * len(names)])
+        example = replace(one, metrics=(*one.metrics[:3], *names), values=values)
+        variants.append(replace(variant, software_metrics=names, example=example))
+    script = """
+      return { caption: document.getElementById("caption-traces").textContent,
+        shown: document.querySelectorAll("#plot-software svg").length };
+    """
+    found = run_in(render(replace(data, variants=tuple(variants))), script, tmp_path)
+    assert found["shown"] == 4
+    assert (
+        "Last: calls0, calls1, calls2, calls3, the first of 6 software metrics that variant 1 collects."
+        in found["caption"]
+    )
+    assert "single spikes are cut off" in found["caption"]
+    found = run_in(render(data), script, tmp_path)
+    assert "Last: calls, which variant 1 collects." in found["caption"]
 
 
 @pytest.mark.parametrize(("width", "dark"), [(400, False), (800, True)])

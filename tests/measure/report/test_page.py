@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from measure.report.elements import code_markup
+from measure.report.figures import _run_ticks, across_runs
 from measure.report.html import STATIC_ROWS, render
 from measure.report.model import ReportData
 from measure.report.next_steps import headline, next_steps
@@ -117,6 +118,20 @@ def test_every_figure_has_a_caption_and_its_data(page: str) -> None:
     for figure in figures:
         assert "<figcaption" in figure
         assert 'href="data:text/csv' in figure or "data-csv=" in figure
+
+
+def test_runs_of_each_variant_are_numbered_from_one(data: ReportData) -> None:
+    """They were numbered on, so that the first run of a variant was 12."""
+    assert _run_ticks([10, 3, 1]) == [(1, 1), (4, 4), (7, 7), (10, 10), (12, 1), (13, 2), (14, 3), (16, 1)]
+    (axes,) = across_runs(data).axes
+    labels = [label.get_text() for label in axes.get_xticklabels()]
+    assert labels == ["1", "3", "6", "8"] * (1 + len(data.variants))
+
+
+def test_columns_say_what_intervals_and_alignments_they_have(page: str, data: ReportData) -> None:
+    assert page_data(data)["intervalHead"] == "90% interval"
+    assert '<th scope="col">90% interval</th>' in page
+    assert "across runs, aligned on the other metrics</th>" in page
 
 
 def test_csv_of_a_figure_has_what_it_shows(page: str, data: ReportData) -> None:
