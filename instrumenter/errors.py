@@ -19,5 +19,17 @@ class SourceError(InstrumenterError):
     """The C source does not compile or cannot be instrumented."""
 
 
+class BuildFailure(SourceError):
+    """The build command of a project failed.
+
+    ``one_by_one``: whether it may succeed if it makes one file after the other; ``tests``: the targets of its makefile
+    that failed and run tests.
+    """
+
+    def __init__(self, message: str, one_by_one: bool, tests: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.one_by_one, self.tests = one_by_one, tests
+
+
 class ToolchainError(InstrumenterError):
     """The cross-compiler is missing, failed by itself, or took too long."""

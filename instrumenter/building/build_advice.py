@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
+from instrumenter.building.failed_make import MISSING_HEADER, failed_tests, may_need_order
+from instrumenter.building.makefile_switches import word_without
 from instrumenter.building.undeclared_names import undeclared_names
+from instrumenter.errors import BuildFailure
 
 # What compilers, linkers and cmake print; not "parse error: " of a program that is tested, nor -Werror.
 _ERROR = re.compile(
@@ -21,8 +24,6 @@ _LAST_LINES, _LAST_LINES_AFTER_ERROR = 15, 6
 OTHER_COMPILER = re.compile(r"file in wrong format|Relocations in generic ELF|is incompatible with elf")
 """Told when a part of a program was compiled or is linked by this machine's own compiler."""
 
-NOT_CONFIGURED = re.compile(r"^ *configure: error: |Configuring incomplete, errors occurred", re.M)
-"""Told when a configure script or cmake fails: make was not started."""
 _CONFIGURE_ERROR = re.compile(r"^configure: error: .*", re.M | re.S)  # is the last that a script prints
 _WITHOUT = re.compile(r"(?<![\w-])--(?:disable|without)-[a-z0-9][\w-]*(?:=no)?(?![\w=-])")
 _CONFIGURE = re.compile(r"(?<!\S)\S*configure(?!\S)[^&;|\n]*")
@@ -37,10 +38,12 @@ _ADVICE = (
         "`{make_tools}`, or as the makefile calls them",
     ),
     (
-        re.compile(r"Exec format error|cannot execute binary file|Syntax error: .*unexpected"
-                   r"|\*\*\* \[(?:[^\]\n]*[ /])?(?:tests?|check)\] Error"),
-        "It seems to run a program that it has just made, perhaps a test, but that is for another machine than this "
-        "one. {only_build}",
+        re.compile(r"Exec format error|cannot execute binary file|Syntax error: .*unexpected"),
+        "It seems to run a program that it has just made, but that is for another machine than this one. {only_build}",
+    ),
+    (
+        re.compile(r"\*\*\* \[(?:[^\]\n]*[ /])?(?:tests?|check)\] Error"),
+        "Its tests failed, which a measurement does not need. {only_build}",
     ),
     (
         re.compile(rf"{_NOT_FOUND}(?:makeinfo|help2man){_NOT_THERE}", re.M),
@@ -70,13 +73,17 @@ _ADVICE = (
     ),
 )  # fmt: skip
 _MISSING = (
-    re.compile(r"error: '(?P<missing>[^'\n]+\.h(?:pp)?)' file not found"),
+    MISSING_HEADER,
     re.compile(r"unable to find (?:dynamic system )?(?P<missing>library [\"']?[\w.+-]+[\"']?)"),
 )
 _MISSING_ADVICE = (
     "It needs {missing}, which is not there: only the C and C++ libraries and the project's own files are. Build "
     "without the library that it belongs to (by an option of configure or cmake, or a variable of the makefile), or "
     "with the library's sources in a copy of the project"
+)
+_SWITCH_ADVICE = (
+    "It needs {missing}, which is not there: only the C and C++ libraries and the project's own files are. A makefile "
+    "of the project seems to have a variable that leaves it out: `{without}`"
 )
 _DECLARATIONS = "-D__BEGIN_DECLS= -D__END_DECLS="
 _MOST_PROGRAMS = 6  # in a message
@@ -86,9 +93,19 @@ _TARGETS = re.compile(r"^(?: +[\w./%-]+)+")
 _MAKE = re.compile(r"(?<![\w./-])make\b(?: +(?:-[Cf] +[^\s-]\S*|-j +\d+|-\S+|\w+=(?:\"[^\"]*\"|[^\s\"'&|;]*)))*")
 
 
-def failed_build(command: str, how: str, output: str, log: str, target: str, linked: Sequence[str] = ()) -> str:
+def build_failure(command: str, how: str, output: str, log: str, target: str, linked: Sequence[str],
+                  tree: Path) -> BuildFailure:  # fmt: skip
+    """The error of a build in ``tree``; arguments as for `failed_build`."""
+    message = failed_build(command, how, output, log, target, linked, tree)
+    return BuildFailure(message, may_need_order(output, tree), failed_tests(output))
+
+
+def failed_build(
+    command: str, how: str, output: str, log: str, target: str, linked: Sequence[str] = (), tree: Path | None = None
+) -> str:
     """The message about ``command``, which ``how`` says what it ended with. ``output``: what it printed, all of which
-    is in the file ``log``; ``target``: what it compiled for; ``linked``: the programs that it had linked."""
+    is in the file ``log``; ``target``: what it compiled for; ``linked``: the programs that it had linked; ``tree``:
+    where it ran, if its makefiles shall be read for a remedy."""
     lines = [line for line in output.splitlines() if line.strip()] or ["(nothing)"]
     tail = lines[-_LAST_LINES:]
     parts = [f"the build command {how}: {command}"]
@@ -101,7 +118,7 @@ def failed_build(command: str, how: str, output: str, log: str, target: str, lin
         parts += [_FIRST_ERROR, *_indented(lines[first:after])]
         tail = lines[after:][-_LAST_LINES_AFTER_ERROR:]
     parts += [f"Its last lines (all of them: {log}):", *_indented(tail)] if tail else [f"All that it printed: {log}"]
-    return "\n".join([*parts, _advice_on(output, target, command, linked)])
+    return "\n".join([*parts, _advice_on(output, target, command, linked, tree)])
 
 
 def first_error(message: str) -> str:
@@ -110,13 +127,13 @@ def first_error(message: str) -> str:
     return next((line.strip() for line in rest.splitlines()), "")
 
 
-def _advice_on(output: str, target: str, command: str, linked: Sequence[str]) -> str:
-    """Sentences on ``output``, what ``command`` printed: a remedy for each known problem, or general ones. ``target``:
-    what it compiled for; ``linked``: the programs that it had linked."""
+def _advice_on(output: str, target: str, command: str, linked: Sequence[str], tree: Path | None) -> str:
+    """Sentences on ``output``, what ``command`` printed: a remedy for each known problem, or general ones. ``target``,
+    ``linked``, ``tree``: as for `failed_build`."""
     words = {
-        "make_tools": _with_make_words(command, "LD=$CC AR=$AR"),
-        "make_no_manual": _with_make_words(command, "MAKEINFO=true HELP2MAN=true"),
-        "make_target": _with_make_words(command, "TARGET"),
+        "make_tools": with_make_words(command, "LD=$CC AR=$AR"),
+        "make_no_manual": with_make_words(command, "MAKEINFO=true HELP2MAN=true"),
+        "make_target": with_make_words(command, "TARGET"),
         "only_build": _only_build(command, linked, output),
         "with_declarations": f"`{_with_flags(command, _DECLARATIONS)}`",
     }
@@ -135,7 +152,11 @@ def _advice_on(output: str, target: str, command: str, linked: Sequence[str]) ->
         known.append(f"{undeclared.explanation()}: `{remedy}`")
     missing = next(filter(None, (symptom.search(output) for symptom in _MISSING)), None)
     if missing and not known:
-        known = [_MISSING_ADVICE.format(**missing.groupdict())]
+        switch = word_without(tree, missing["missing"]) if tree and _MAKE.search(command) else None
+        if switch and switch not in command.split():
+            known = [_SWITCH_ADVICE.format(**missing.groupdict(), without=with_make_words(command, switch))]
+        else:
+            known = [_MISSING_ADVICE.format(**missing.groupdict())]
     if not known and linked and not _ERROR.search(output):
         known = [words["only_build"]]
     if known:
@@ -159,7 +180,7 @@ def _options_without(output: str, command: str) -> str | None:
     return f"{command[: call.start()]}{' '.join([arguments, *options])}{rest}" if options else None
 
 
-def _with_make_words(command: str, words: str) -> str:
+def with_make_words(command: str, words: str) -> str:
     """The build command with more arguments for make."""
     make = _MAKE.search(command)
     return f"{command[: make.end()]} {words}{command[make.end() :]}" if make else f"make CC=$CC {words}"
@@ -168,7 +189,7 @@ def _with_make_words(command: str, words: str) -> str:
 def _only_build(command: str, linked: Sequence[str], output: str) -> str:
     """What to do about a command that does more than building: ``linked`` are the programs that it had linked."""
     if not linked:
-        return f"Name a target that only builds: `{_with_make_words(command, 'TARGET')}`"
+        return f"Name a target that only builds: `{with_make_words(command, 'TARGET')}`"
     more = f" and {len(linked) - _MOST_PROGRAMS} more" if len(linked) > _MOST_PROGRAMS else ""
     what = "one" if len(linked) > 1 else "that"
     had = f"It had linked {', '.join(linked[:_MOST_PROGRAMS])}{more} before that"

@@ -228,9 +228,9 @@ def _proposals(command: str, binary: str | None) -> list[str]:
 def _working_build(directory: Path, commands: Sequence[str], notify: Callable[[str], None]) -> tuple[str, list[str]]:
     """The first of ``commands`` that builds the project, and the programs that it links. Raises `CampaignError` with
     the last failure if none does."""
-    from instrumenter.building.build_advice import NOT_CONFIGURED, OTHER_COMPILER, first_error
+    from instrumenter.building.build_advice import OTHER_COMPILER, first_error, with_make_words
     from instrumenter.building.project import linked_programs
-    from instrumenter.errors import InstrumenterError, SourceError
+    from instrumenter.errors import BuildFailure, InstrumenterError, SourceError
 
     left = list(commands)
     while True:
@@ -245,8 +245,12 @@ def _working_build(directory: Path, commands: Sequence[str], notify: Callable[[s
         except SourceError as error:
             if not OTHER_COMPILER.search(str(error)):
                 left = [other for other in left if not other.startswith(_AS_NAMED)]
-            if NOT_CONFIGURED.search(str(error)):  # the others differ in their calls of make
-                left = []
+            if isinstance(error, BuildFailure):
+                if not error.one_by_one:  # the others differ in their calls of make
+                    left = [other for other in left if other.startswith(_AS_NAMED)]
+                tests = [f"--old-file={name}" for name in error.tests if f"--old-file={name}" not in command]
+                if tests and len(commands) > 1:  # the command is not the user's
+                    left.insert(0, with_make_words(command, " ".join(tests)))
             if left:
                 why = first_error(str(error))
                 notify(f"That failed{f' ({why})' if why else ''}; the next one to try:")
