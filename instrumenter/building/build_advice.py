@@ -31,6 +31,10 @@ _CONFIGURE = re.compile(r"(?<!\S)\S*configure(?!\S)[^&;|\n]*")
 _NOT_FOUND = r"^(?:make(?:\[\d+\])?|(?:/bin/)?(?:ba|da)?sh)(?:: (?:line )?\d+)?: "  # before a program's name
 _NOT_THERE = r": (?:command )?(?:No such file or directory|not found)$"  # after it
 
+_OF_GLIBC = re.compile(
+    r"error: '(?P<header>(?:argp|error|execinfo|fpu_control|fts|gnu/[\w-]+|obstack|printf"
+    r"|sys/(?:cdefs|queue|sysctl|tree))\.h)' file not found"
+)
 _ADVICE = (
     (
         OTHER_COMPILER,
@@ -66,12 +70,16 @@ _ADVICE = (
         "Let the build command define them: {with_declarations}",
     ),
     (
-        re.compile(r"error: '(?P<header>(?:argp|error|execinfo|fpu_control|fts|gnu/[\w-]+|obstack|printf"
-                   r"|sys/(?:cdefs|queue|sysctl|tree))\.h)' file not found"),
+        _OF_GLIBC,
         "<{header}> belongs to glibc; the C library here is musl, which has no such header. Build without the part of "
         "the program that includes it, or put a header of that name into a copy of the project",
     ),
 )  # fmt: skip
+_ABOVE = re.compile(r"No rule to make target '(?P<above>\.\./[^'\n]*)'")
+_ABOVE_ADVICE = (
+    "It needs {above}, which is not below the directory that was given, and only that is copied. Give the directory "
+    "that has all of it, and let the command go down: `{below}`"
+)
 _MISSING = (
     MISSING_HEADER,
     re.compile(r"unable to find (?:dynamic system )?(?P<missing>library [\"']?[\w.+-]+[\"']?)"),
@@ -150,13 +158,17 @@ def _advice_on(output: str, target: str, command: str, linked: Sequence[str], tr
     if undeclared:
         remedy = _with_flags(command, undeclared.flags, undeclared.languages)
         known.append(f"{undeclared.explanation()}: `{remedy}`")
-    missing = next(filter(None, (symptom.search(output) for symptom in _MISSING)), None)
-    if missing and not known:
+    glibc = [found["header"] for found in _OF_GLIBC.finditer(output)]
+    absent = [found for symptom in _MISSING for found in symptom.finditer(output) if found["missing"] not in glibc]
+    above = _ABOVE.search(output)
+    if above and not _MAKE_FOLDER.search(command):
+        known.append(_ABOVE_ADVICE.format(**above.groupdict(), below=f"cd SUBDIRECTORY && {command}"))
+    for missing in absent[:1]:
         switch = word_without(tree, missing["missing"]) if tree and _MAKE.search(command) else None
         if switch and switch not in command.split():
-            known = [_SWITCH_ADVICE.format(**missing.groupdict(), without=with_make_words(command, switch))]
+            known.append(_SWITCH_ADVICE.format(**missing.groupdict(), without=with_make_words(command, switch)))
         else:
-            known = [_MISSING_ADVICE.format(**missing.groupdict())]
+            known.append(_MISSING_ADVICE.format(**missing.groupdict()))
     if not known and linked and not _ERROR.search(output):
         known = [words["only_build"]]
     if known:

@@ -94,3 +94,21 @@ def test_that_variable_is_advised(tmp_path: Path) -> None:
     assert said("make CC=$CC").endswith("that leaves it out: `make CC=$CC HAVE_READLINE=no`")
     assert without in said("make CC=$CC HAVE_READLINE=no")
     assert without in said("./build.sh")
+
+
+def test_every_missing_library_is_told(tmp_path: Path) -> None:
+    output = missing("fpu_control.h") + missing("zlib.h") + FAILED
+    *_, first, second = str(build_failure("make", "failed", output, "log", "riscv64", (), tmp_path)).splitlines()
+    assert first.startswith("<fpu_control.h> belongs to glibc")
+    assert second.startswith("It needs zlib.h, which is not there")
+
+
+def test_files_outside_of_the_directory_are_told(tmp_path: Path) -> None:
+    output = "make[1]: *** No rule to make target '../../src/a.c', needed by 'a.o'.  Stop.\nmake: *** [x] Error 2\n"
+
+    def said(command: str) -> str:
+        return str(build_failure(command, "failed", output, "log", "riscv64", (), tmp_path)).splitlines()[-1]
+
+    assert said("make CC=$CC").startswith("It needs ../../src/a.c, which is not below the directory that was given")
+    assert said("make CC=$CC").endswith("`cd SUBDIRECTORY && make CC=$CC`")
+    assert "not below" not in said("make -C deep/down CC=$CC")

@@ -211,3 +211,23 @@ def test_the_program_that_is_named_is_made_alone_if_that_works(tmp_path: Path, m
     assert asked[1:] == [
         "make -j$(nproc) CC=$CC src/app", "make -j$(nproc) CC=$CC", "make CC=$CC src/app", "make CC=$CC",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("files", "said"), [
+    (["configure.ac", "src/app.c"], "--build 'autoreconf -fi && ./configure --host=$HOST && make -j$(nproc)'"),
+    (["meson.build", "src/Makefile"], "--build 'meson setup build && ninja -C build'"),
+    (
+        ["src/app.c", "projects/make/Makefile", "projects/visual c/CMakeLists.txt"],
+        "projects/make (or projects/visual c) has a build; to take that: --build 'cd projects/make && make "
+        "-j$(nproc) CC=$CC'",
+    ),
+    (["a/b/c/Makefile"], "say how it is built with --build COMMAND"),
+])  # fmt: skip
+def test_a_directory_without_a_build_at_its_top_names_another_way(tmp_path: Path, files: list[str], said: str) -> None:
+    for name in files:
+        (tmp_path / "demo" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "demo" / name).touch()
+    with pytest.raises(CampaignError) as caught:
+        program_keys(tmp_path / "demo", None, None, tmp_path, lambda text: None)
+    assert "has no C or C++ file, configure script, makefile or CMakeLists.txt: " in str(caught.value)
+    assert str(caught.value).endswith(said)
