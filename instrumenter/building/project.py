@@ -256,8 +256,8 @@ class _Tree:
         try:
             copy_tree(self.project.directory, self._tree)
             write_compilers(self.folder / "bin", spec.target)
-            environment = self._write_spec(spec, "spec.json")
-            run_command(self.project.command, self._tree, environment, self._log, self.linked, notify)
+            with self._running_programs(spec, self._write_spec(spec, "spec.json")) as environment:
+                run_command(self.project.command, self._tree, environment, self._log, self.linked, notify)
             write_text(self._marker, json.dumps({"programs": self.linked()}) + "\n", durable=False)
         except BaseException:
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -280,9 +280,16 @@ class _Tree:
         path = self.folder / name
         path.write_text(spec.model_copy(update={"root": str(self._tree)}).model_dump_json(), "utf-8")
         own = {SPEC_VARIABLE: str(path), LOG_VARIABLE: str(self._listing)}
-        if spec.target == GUEST_TARGET:
-            own |= made_programs.variables(made_programs.write_command(self.folder / "bin", self._tree))
         return build_environment(self.folder / "bin", own, spec.target)
+
+    @contextlib.contextmanager
+    def _running_programs(self, spec: WrapperSpec, environment: Mapping[str, str]) -> Iterator[dict[str, str]]:
+        """A context in which a build command can run the programs that it makes, with its environment."""
+        if spec.target != GUEST_TARGET:
+            yield dict(environment)
+            return
+        with made_programs.serving(self.folder / "bin", self._tree) as command:
+            yield {**environment, **made_programs.variables(command)}
 
     def check_binary(self, target: str) -> None:
         """Raise `SourceError` unless the build made a linked program for ``target`` at the expected path, if the

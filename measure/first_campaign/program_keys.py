@@ -15,6 +15,7 @@ from typing import Any
 
 from common.cplusplus_symbols import shortened
 from instrumenter.building.project_tree import TOOL_NAMES, TOOLS
+from instrumenter.errors import BuildFailure, InstrumenterError, SourceError
 from instrumenter.find.languages import is_cplusplus
 from measure.errors import CampaignError
 
@@ -251,7 +252,6 @@ def _working_build(directory: Path, commands: Sequence[str], notify: Callable[[s
     the last failure if none does."""
     from instrumenter.building.build_advice import OTHER_COMPILER, first_error, with_make_words
     from instrumenter.building.project import linked_programs
-    from instrumenter.errors import BuildFailure, InstrumenterError, SourceError
 
     left = list(commands)
     while True:
@@ -273,7 +273,7 @@ def _working_build(directory: Path, commands: Sequence[str], notify: Callable[[s
                 if tests and len(commands) > 1:  # the command is not the user's
                     left.insert(0, with_make_words(command, " ".join(tests)))
             if left:
-                why = first_error(str(error))
+                why = _tests_failed(error) or first_error(str(error))
                 notify(f"That failed{f' ({why})' if why else ''}; the next one to try:")
                 continue
             others = [other for other in build_commands(directory) if other.split()[0] not in command.split()]
@@ -282,6 +282,12 @@ def _working_build(directory: Path, commands: Sequence[str], notify: Callable[[s
             raise CampaignError(f"{directory}: {error}{how}{ways}") from None
         except InstrumenterError as error:
             raise CampaignError(f"{directory}: {error}") from None
+
+
+def _tests_failed(error: SourceError) -> str:
+    """What failed if that was tests of the project; empty otherwise."""
+    tests = error.tests if isinstance(error, BuildFailure) else ()
+    return f"in its tests: {', '.join(tests)}" if tests else ""
 
 
 def _only_program(directory: Path, command: str, made: Sequence[str]) -> str:

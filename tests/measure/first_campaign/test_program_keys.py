@@ -153,8 +153,10 @@ def test_targets_that_test_and_fail_are_left_out(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("instrumenter.building.project.linked_programs", linked)
     (tmp_path / "demo").mkdir()
     (tmp_path / "demo/configure").touch()
-    keys = program_keys(tmp_path / "demo", None, None, tmp_path, lambda text: None)
+    said: list[str] = []
+    keys = program_keys(tmp_path / "demo", None, None, tmp_path, said.append)
     assert keys == {"build": works, "directory": "demo", "binary": "app"}
+    assert said == [f"That failed (in its tests: {name}); the next one to try:" for name in ("test", "test-api")]
     assert asked == ["./configure && make -j$(nproc)", "./configure && make -j$(nproc) --old-file=test", works]
     with pytest.raises(CampaignError, match="test-api failed"):  # a command of the user's is run as it is
         program_keys(tmp_path / "demo", "make --old-file=test", None, tmp_path, lambda text: None)
