@@ -8,11 +8,12 @@ class InstrumenterError(Exception):
 
 
 class SpecError(InstrumenterError):
-    """A metric description is not valid. ``metric``: the metric that it is about, None if it is about no single one."""
+    """A metric description is not valid. ``metric``: the metric that it is about, None if it is about no single one;
+    ``others``: metrics that are known to be refused as well."""
 
-    def __init__(self, message: str, metric: str | None = None) -> None:
+    def __init__(self, message: str, metric: str | None = None, others: tuple[str, ...] = ()) -> None:
         super().__init__(message)
-        self.metric = metric
+        self.metric, self.others = metric, others
 
 
 class SourceError(InstrumenterError):
