@@ -28,7 +28,8 @@ _CONFIGURE_ERROR = re.compile(r"^configure: error: .*", re.M | re.S)  # is the l
 _WITHOUT = re.compile(r"(?<![\w-])--(?:disable|without)-[a-z0-9][\w-]*(?:=no)?(?![\w=-])")
 _CONFIGURE = re.compile(r"(?<!\S)\S*configure(?!\S)[^&;|\n]*")
 
-_NOT_FOUND = r"^(?:make(?:\[\d+\])?|(?:/bin/)?(?:ba|da)?sh)(?:: (?:line )?\d+)?: "  # before a program's name
+_NOT_FOUND = r"^(?:make(?:\[\d+\])?|(?:/bin/)?(?:ba|da)?sh|\S+(?=: (?:line )?\d+: ))(?:: (?:line )?\d+)?: "
+"""Before the name of a program: make, a shell, or a script with its line."""
 _NOT_THERE = r": (?:command )?(?:No such file or directory|not found)$"  # after it
 
 _OF_GLIBC = re.compile(

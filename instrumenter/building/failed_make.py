@@ -13,6 +13,9 @@ MISSING_HEADER = re.compile(r"error: '(?P<missing>[^'\n]+\.h(?:pp)?)' file not f
 _RULE_FAILED = re.compile(
     r"^(?:\S*make(?:\[\d+\])?: \*\*\* (?:\[|No rule to make target)|ninja: build stopped|ninja: error: )", re.M
 )
+_NO_PROGRAM = re.compile(
+    r"^\S*make(?:\[\d+\])?: [\w.+-]+: No such file or directory$|(?:^|: )[\w.+-]+: (?:command )?not found$", re.M
+)
 _FAILED_TARGET = re.compile(r"^make: \*\*\* \[(?:[^\]\n]*[: ])?([^\s\]]+)\] Error", re.M)  # of the outermost make
 _TESTS = re.compile(r"(?:.*[-_/])?(?:tests?|check)(?:[-_].*)?")
 _BUILD_FILE = re.compile(r"(?:GNUm|m|M)akefile.*|.*\.mk|CMakeLists\.txt|.*\.cmake|.*\.sh|meson\.build")
@@ -24,9 +27,12 @@ def may_need_order(output: str, tree: Path) -> bool:
     """Whether making one file after the other may help a build in ``tree`` that failed and printed ``output``.
 
     It does not where no rule of make failed, as make was not started or found no target; where a source misses a
-    header that nothing in the project makes; and where it does not include one that it needs.
+    header that nothing in the project makes, or does not include one that it needs; and where this machine lacks a
+    program.
     """
     if not _RULE_FAILED.search(output):
+        return False
+    if _NO_PROGRAM.search(output):
         return False
     missing = {found["missing"] for found in MISSING_HEADER.finditer(output)}
     if missing:

@@ -147,6 +147,9 @@ def _how_to_build(directory: Path) -> str:
         also = f" (or {others})" if others else ""
         where = folder.relative_to(directory)
         return f"{where}{also} has a build; to take that: --build 'cd {shlex.quote(str(where))} && {command}'"
+    for folder in below:
+        if any(_is_source(path) for path in folder.iterdir()):
+            return f"{folder.relative_to(directory)} has source files: give that directory, `measure init {folder}`"
     return "say how it is built with --build COMMAND"
 
 

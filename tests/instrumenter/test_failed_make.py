@@ -28,6 +28,10 @@ def missing(header: str) -> str:
     (missing("sub/grammar.h") + FAILED, True),
     (missing("config.h") + FAILED, True),
     ("a.c:1:1: error: unknown type name 'int8_t'\n" + FAILED, False),
+    ("/bin/sh: 1: ./make_table: not found\nmake: *** [makefile:60: table.h] Error 127\n", True),
+    # A program is missing on this machine.
+    ("bison -d a.y\nmake: bison: No such file or directory\nmake: *** [makefile:60: a.c] Error 127\n", False),
+    ("/bin/sh: 1: flex: not found\nmake: *** [makefile:60: a.c] Error 127\n", False),
     # Make was not started, or had nothing to do.
     ("configure: error: no zlib\n", False),
     ("Error: Template tests/Makefile.in is missing\n", False),

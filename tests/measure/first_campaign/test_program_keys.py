@@ -223,13 +223,17 @@ def test_the_program_that_is_named_is_made_alone_if_that_works(tmp_path: Path, m
         "projects/make (or projects/visual c) has a build; to take that: --build 'cd projects/make && make "
         "-j$(nproc) CC=$CC'",
     ),
+    (["a/README", "src/app.c"], "src has source files: give that directory, `measure init demo/src`"),
     (["a/b/c/Makefile"], "say how it is built with --build COMMAND"),
 ])  # fmt: skip
-def test_a_directory_without_a_build_at_its_top_names_another_way(tmp_path: Path, files: list[str], said: str) -> None:
+def test_a_directory_without_a_build_at_its_top_names_another_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: list[str], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
     for name in files:
-        (tmp_path / "demo" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "demo" / name).touch()
+        Path("demo", name).parent.mkdir(parents=True, exist_ok=True)
+        Path("demo", name).touch()
     with pytest.raises(CampaignError) as caught:
-        program_keys(tmp_path / "demo", None, None, tmp_path, lambda text: None)
+        program_keys(Path("demo"), None, None, Path(), lambda text: None)
     assert "has no C or C++ file, configure script, makefile or CMakeLists.txt: " in str(caught.value)
     assert str(caught.value).endswith(said)
