@@ -11,7 +11,7 @@ from measure.campaign.run_types import BASELINE
 
 LINE_SECONDS = 20.0
 """Between messages while programs are built."""
-_MOST_NAMES = 4
+_MOST_NAMES, _MOST_CHARACTERS = 4, 120  # of programs that are named; names of sets of metrics may be long
 
 
 def program_name(variant: str, layout: int) -> str:
@@ -28,8 +28,11 @@ def numbered(names: Sequence[str], number: int) -> str:
 def unfinished(names: Sequence[str], ended: Sequence[bool]) -> str:
     """The programs ``names`` that have not ended, and how many have."""
     left = [name for name, over in zip(names, ended, strict=True) if not over]
+    done = f"({len(names) - len(left)} of {len(names)} are built)"
+    if len(left) > 1 and sum(map(len, left[:_MOST_NAMES])) > _MOST_CHARACTERS:
+        return f"{len(left)} programs {done}"
     more = f" and {len(left) - _MOST_NAMES} more" if len(left) > _MOST_NAMES else ""
-    return f"{', '.join(left[:_MOST_NAMES])}{more} ({len(names) - len(left)} of {len(names)} are built)"
+    return f"{', '.join(left[:_MOST_NAMES])}{more} {done}"
 
 
 @contextmanager

@@ -114,6 +114,9 @@ def test_long_builds_say_what_is_built_and_for_how_long(
 def test_a_line_names_the_programs_that_are_not_built() -> None:
     assert unfinished(["light", "heavy", "all"], [True, False, False]) == "heavy, all (1 of 3 are built)"
     assert unfinished(list("abcdef"), [False] * 6) == "a, b, c, d and 2 more (0 of 6 are built)"
+    long = "the program with " + ", ".join(f"function_{number}_entries" for number in range(5))
+    assert unfinished([long] * 4, [True, False, False, False]) == "3 programs (1 of 4 are built)"
+    assert unfinished([long], [False]) == f"{long} (0 of 1 are built)"
     said: list[str] = []
     with waiting(said.append, "nothing"):
         pass
