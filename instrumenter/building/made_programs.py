@@ -54,7 +54,11 @@ def serving(folder: Path, tree: Path) -> Iterator[Path]:
     with contextlib.ExitStack() as stack:
         place = stack.enter_context(tempfile.TemporaryDirectory(prefix="build-"))  # paths of sockets must be short
         listener = stack.enter_context(socket.socket(socket.AF_UNIX))
-        listener.bind(f"{place}/server")
+        try:
+            listener.bind(f"{place}/server")
+        except OSError:  # $TMPDIR is too long for a socket: programs load the emulator themselves
+            yield write_command(folder, tree)
+            return
         listener.listen(_WAITING)
         life, end = os.pipe()
         starter = threading.Thread(target=_start_server, args=(listener, life, tree), daemon=True)

@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -245,3 +246,15 @@ def test_programs_run_also_where_the_server_cannot(folder: Path, monkeypatch: py
         done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
         assert done.stdout.endswith("[2]\n")
         assert done.returncode == 7
+
+
+def test_programs_run_also_where_no_socket_can_be(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (long := tmp_path / ("x" * 120)).mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    with made_programs.serving(folder, folder) as command:
+        environment = {**os.environ, **made_programs.variables(command)}
+        words = ["sh", "-c", "./hello 1"]
+        done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout == "[1]\n"
