@@ -9,6 +9,7 @@ A program with the sampler of the instrumentation finds its counters here, all 0
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from pathlib import Path
@@ -28,11 +29,26 @@ class _NoCounters:
 
 
 def main() -> None:
+    tree, program, *arguments = sys.argv[1:]
+    status = run_program(tree, program, arguments)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def load() -> None:
+    """Load what `run_program` needs."""
+    for module in ("emulator.machine", "emulator.linux.vfs.files"):
+        importlib.import_module(module)
+
+
+def run_program(tree: str, program: str, arguments: list[str]) -> int:
+    """Run ``program`` with the environment, working directory and standard streams of this process; it may write below
+    ``tree``. Returns its exit status, `FAILED` if it cannot be started, which is told on standard error."""
     from emulator.errors import EmulatorError
     from emulator.linux.vfs.files import VirtualFiles
     from emulator.machine import Machine
 
-    tree, program, *arguments = sys.argv[1:]
     environment = {name: value for name, value in os.environ.items() if not name.startswith(_OWN_VARIABLES)}
     trees = {tree: Path(tree), os.path.realpath(tree): Path(tree)}  # a directory of the user's may be a link
     own = [folder for folder in ("/tmp/", "/measure/") if not any(f"{one}/".startswith(folder) for one in trees)]
@@ -47,14 +63,12 @@ def main() -> None:
         ending = machine.run()
     except EmulatorError as error:
         print(f"{program}: {error}", file=sys.stderr)
-        raise SystemExit(FAILED) from None
+        return FAILED
     if ending.message is not None:
         print(f"{program}: {ending.message}", file=sys.stderr)
     machine.save_translations()
     machine.close()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(ending.status)
+    return ending.status
 
 
 if __name__ == "__main__":

@@ -8,15 +8,28 @@ class InstrumenterError(Exception):
 
 
 class SpecError(InstrumenterError):
-    """A metric description is not valid. ``metric``: the metric that it is about, None if it is about no single one."""
+    """A metric description is not valid. ``metric``: the metric that it is about, None if it is about no single one;
+    ``others``: metrics that are known to be refused as well."""
 
-    def __init__(self, message: str, metric: str | None = None) -> None:
+    def __init__(self, message: str, metric: str | None = None, others: tuple[str, ...] = ()) -> None:
         super().__init__(message)
-        self.metric = metric
+        self.metric, self.others = metric, others
 
 
 class SourceError(InstrumenterError):
     """The C source does not compile or cannot be instrumented."""
+
+
+class BuildFailure(SourceError):
+    """The build command of a project failed.
+
+    ``one_by_one``: whether it may succeed if it makes one file after the other; ``tests``: the targets of its makefile
+    that failed and run tests.
+    """
+
+    def __init__(self, message: str, one_by_one: bool, tests: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.one_by_one, self.tests = one_by_one, tests
 
 
 class ToolchainError(InstrumenterError):

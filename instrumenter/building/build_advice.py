@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
+from instrumenter.building.failed_make import MISSING_HEADER, failed_tests, may_need_order
+from instrumenter.building.makefile_switches import word_without
 from instrumenter.building.undeclared_names import undeclared_names
+from instrumenter.errors import BuildFailure
 
 # What compilers, linkers and cmake print; not "parse error: " of a program that is tested, nor -Werror.
 _ERROR = re.compile(
@@ -21,15 +24,18 @@ _LAST_LINES, _LAST_LINES_AFTER_ERROR = 15, 6
 OTHER_COMPILER = re.compile(r"file in wrong format|Relocations in generic ELF|is incompatible with elf")
 """Told when a part of a program was compiled or is linked by this machine's own compiler."""
 
-NOT_CONFIGURED = re.compile(r"^ *configure: error: |Configuring incomplete, errors occurred", re.M)
-"""Told when a configure script or cmake fails: make was not started."""
 _CONFIGURE_ERROR = re.compile(r"^configure: error: .*", re.M | re.S)  # is the last that a script prints
 _WITHOUT = re.compile(r"(?<![\w-])--(?:disable|without)-[a-z0-9][\w-]*(?:=no)?(?![\w=-])")
 _CONFIGURE = re.compile(r"(?<!\S)\S*configure(?!\S)[^&;|\n]*")
 
-_NOT_FOUND = r"^(?:make(?:\[\d+\])?|(?:/bin/)?(?:ba|da)?sh)(?:: (?:line )?\d+)?: "  # before a program's name
+_NOT_FOUND = r"^(?:make(?:\[\d+\])?|(?:/bin/)?(?:ba|da)?sh|\S+(?=: (?:line )?\d+: ))(?:: (?:line )?\d+)?: "
+"""Before the name of a program: make, a shell, or a script with its line."""
 _NOT_THERE = r": (?:command )?(?:No such file or directory|not found)$"  # after it
 
+_OF_GLIBC = re.compile(
+    r"error: '(?P<header>(?:argp|error|execinfo|fpu_control|fts|gnu/[\w-]+|obstack|printf"
+    r"|sys/(?:cdefs|queue|sysctl|tree))\.h)' file not found"
+)
 _ADVICE = (
     (
         OTHER_COMPILER,
@@ -37,10 +43,12 @@ _ADVICE = (
         "`{make_tools}`, or as the makefile calls them",
     ),
     (
-        re.compile(r"Exec format error|cannot execute binary file|Syntax error: .*unexpected"
-                   r"|\*\*\* \[(?:[^\]\n]*[ /])?(?:tests?|check)\] Error"),
-        "It seems to run a program that it has just made, perhaps a test, but that is for another machine than this "
-        "one. {only_build}",
+        re.compile(r"Exec format error|cannot execute binary file|Syntax error: .*unexpected"),
+        "It seems to run a program that it has just made, but that is for another machine than this one. {only_build}",
+    ),
+    (
+        re.compile(r"\*\*\* \[(?:[^\]\n]*[ /])?(?:tests?|check)\] Error"),
+        "Its tests failed, which a measurement does not need. {only_build}",
     ),
     (
         re.compile(rf"{_NOT_FOUND}(?:makeinfo|help2man){_NOT_THERE}", re.M),
@@ -63,20 +71,28 @@ _ADVICE = (
         "Let the build command define them: {with_declarations}",
     ),
     (
-        re.compile(r"error: '(?P<header>(?:argp|error|execinfo|fpu_control|fts|gnu/[\w-]+|obstack|printf"
-                   r"|sys/(?:cdefs|queue|sysctl|tree))\.h)' file not found"),
+        _OF_GLIBC,
         "<{header}> belongs to glibc; the C library here is musl, which has no such header. Build without the part of "
         "the program that includes it, or put a header of that name into a copy of the project",
     ),
 )  # fmt: skip
+_ABOVE = re.compile(r"No rule to make target '(?P<above>\.\./[^'\n]*)'")
+_ABOVE_ADVICE = (
+    "It needs {above}, which is not below the directory that was given, and only that is copied. Give the directory "
+    "that has all of it, and let the command go down: `{below}`"
+)
 _MISSING = (
-    re.compile(r"error: '(?P<missing>[^'\n]+\.h(?:pp)?)' file not found"),
+    MISSING_HEADER,
     re.compile(r"unable to find (?:dynamic system )?(?P<missing>library [\"']?[\w.+-]+[\"']?)"),
 )
 _MISSING_ADVICE = (
     "It needs {missing}, which is not there: only the C and C++ libraries and the project's own files are. Build "
     "without the library that it belongs to (by an option of configure or cmake, or a variable of the makefile), or "
     "with the library's sources in a copy of the project"
+)
+_SWITCH_ADVICE = (
+    "It needs {missing}, which is not there: only the C and C++ libraries and the project's own files are. A makefile "
+    "of the project seems to have a variable that leaves it out: `{without}`"
 )
 _DECLARATIONS = "-D__BEGIN_DECLS= -D__END_DECLS="
 _MOST_PROGRAMS = 6  # in a message
@@ -86,9 +102,19 @@ _TARGETS = re.compile(r"^(?: +[\w./%-]+)+")
 _MAKE = re.compile(r"(?<![\w./-])make\b(?: +(?:-[Cf] +[^\s-]\S*|-j +\d+|-\S+|\w+=(?:\"[^\"]*\"|[^\s\"'&|;]*)))*")
 
 
-def failed_build(command: str, how: str, output: str, log: str, target: str, linked: Sequence[str] = ()) -> str:
+def build_failure(command: str, how: str, output: str, log: str, target: str, linked: Sequence[str],
+                  tree: Path) -> BuildFailure:  # fmt: skip
+    """The error of a build in ``tree``; arguments as for `failed_build`."""
+    message = failed_build(command, how, output, log, target, linked, tree)
+    return BuildFailure(message, may_need_order(output, tree), failed_tests(output))
+
+
+def failed_build(
+    command: str, how: str, output: str, log: str, target: str, linked: Sequence[str] = (), tree: Path | None = None
+) -> str:
     """The message about ``command``, which ``how`` says what it ended with. ``output``: what it printed, all of which
-    is in the file ``log``; ``target``: what it compiled for; ``linked``: the programs that it had linked."""
+    is in the file ``log``; ``target``: what it compiled for; ``linked``: the programs that it had linked; ``tree``:
+    where it ran, if its makefiles shall be read for a remedy."""
     lines = [line for line in output.splitlines() if line.strip()] or ["(nothing)"]
     tail = lines[-_LAST_LINES:]
     parts = [f"the build command {how}: {command}"]
@@ -101,7 +127,7 @@ def failed_build(command: str, how: str, output: str, log: str, target: str, lin
         parts += [_FIRST_ERROR, *_indented(lines[first:after])]
         tail = lines[after:][-_LAST_LINES_AFTER_ERROR:]
     parts += [f"Its last lines (all of them: {log}):", *_indented(tail)] if tail else [f"All that it printed: {log}"]
-    return "\n".join([*parts, _advice_on(output, target, command, linked)])
+    return "\n".join([*parts, _advice_on(output, target, command, linked, tree)])
 
 
 def first_error(message: str) -> str:
@@ -110,13 +136,13 @@ def first_error(message: str) -> str:
     return next((line.strip() for line in rest.splitlines()), "")
 
 
-def _advice_on(output: str, target: str, command: str, linked: Sequence[str]) -> str:
-    """Sentences on ``output``, what ``command`` printed: a remedy for each known problem, or general ones. ``target``:
-    what it compiled for; ``linked``: the programs that it had linked."""
+def _advice_on(output: str, target: str, command: str, linked: Sequence[str], tree: Path | None) -> str:
+    """Sentences on ``output``, what ``command`` printed: a remedy for each known problem, or general ones. ``target``,
+    ``linked``, ``tree``: as for `failed_build`."""
     words = {
-        "make_tools": _with_make_words(command, "LD=$CC AR=$AR"),
-        "make_no_manual": _with_make_words(command, "MAKEINFO=true HELP2MAN=true"),
-        "make_target": _with_make_words(command, "TARGET"),
+        "make_tools": with_make_words(command, "LD=$CC AR=$AR"),
+        "make_no_manual": with_make_words(command, "MAKEINFO=true HELP2MAN=true"),
+        "make_target": with_make_words(command, "TARGET"),
         "only_build": _only_build(command, linked, output),
         "with_declarations": f"`{_with_flags(command, _DECLARATIONS)}`",
     }
@@ -133,9 +159,17 @@ def _advice_on(output: str, target: str, command: str, linked: Sequence[str]) ->
     if undeclared:
         remedy = _with_flags(command, undeclared.flags, undeclared.languages)
         known.append(f"{undeclared.explanation()}: `{remedy}`")
-    missing = next(filter(None, (symptom.search(output) for symptom in _MISSING)), None)
-    if missing and not known:
-        known = [_MISSING_ADVICE.format(**missing.groupdict())]
+    glibc = [found["header"] for found in _OF_GLIBC.finditer(output)]
+    absent = [found for symptom in _MISSING for found in symptom.finditer(output) if found["missing"] not in glibc]
+    above = _ABOVE.search(output)
+    if above and not _MAKE_FOLDER.search(command):
+        known.append(_ABOVE_ADVICE.format(**above.groupdict(), below=f"cd SUBDIRECTORY && {command}"))
+    for missing in absent[:1]:
+        switch = word_without(tree, missing["missing"]) if tree and _MAKE.search(command) else None
+        if switch and switch not in command.split():
+            known.append(_SWITCH_ADVICE.format(**missing.groupdict(), without=with_make_words(command, switch)))
+        else:
+            known.append(_MISSING_ADVICE.format(**missing.groupdict()))
     if not known and linked and not _ERROR.search(output):
         known = [words["only_build"]]
     if known:
@@ -159,7 +193,7 @@ def _options_without(output: str, command: str) -> str | None:
     return f"{command[: call.start()]}{' '.join([arguments, *options])}{rest}" if options else None
 
 
-def _with_make_words(command: str, words: str) -> str:
+def with_make_words(command: str, words: str) -> str:
     """The build command with more arguments for make."""
     make = _MAKE.search(command)
     return f"{command[: make.end()]} {words}{command[make.end() :]}" if make else f"make CC=$CC {words}"
@@ -168,7 +202,7 @@ def _with_make_words(command: str, words: str) -> str:
 def _only_build(command: str, linked: Sequence[str], output: str) -> str:
     """What to do about a command that does more than building: ``linked`` are the programs that it had linked."""
     if not linked:
-        return f"Name a target that only builds: `{_with_make_words(command, 'TARGET')}`"
+        return f"Name a target that only builds: `{with_make_words(command, 'TARGET')}`"
     more = f" and {len(linked) - _MOST_PROGRAMS} more" if len(linked) > _MOST_PROGRAMS else ""
     what = "one" if len(linked) > 1 else "that"
     had = f"It had linked {', '.join(linked[:_MOST_PROGRAMS])}{more} before that"

@@ -278,8 +278,8 @@ class _Tree:
         try:
             copy_tree(self.project.directory, self._tree)
             write_compilers(self.folder / "bin", spec.target)
-            environment = self._write_spec(spec, "spec.json")
-            run_command(self.project.command, self._tree, environment, self.log, self.linked)
+            with self._running_programs(spec, self._write_spec(spec, "spec.json")) as environment:
+                run_command(self.project.command, self._tree, environment, self.log, self.linked)
             write_text(self._marker, json.dumps({"programs": self.linked()}) + "\n", durable=False)
         except BaseException:
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -302,9 +302,16 @@ class _Tree:
         path = self.folder / name
         path.write_text(spec.model_copy(update={"root": str(self._tree)}).model_dump_json(), "utf-8")
         own = {SPEC_VARIABLE: str(path), LOG_VARIABLE: str(self._listing)}
-        if spec.target == GUEST_TARGET:
-            own |= made_programs.variables(made_programs.write_command(self.folder / "bin", self._tree))
         return build_environment(self.folder / "bin", own, spec.target)
+
+    @contextlib.contextmanager
+    def _running_programs(self, spec: WrapperSpec, environment: Mapping[str, str]) -> Iterator[dict[str, str]]:
+        """A context in which a build command can run the programs that it makes, with its environment."""
+        if spec.target != GUEST_TARGET:
+            yield dict(environment)
+            return
+        with made_programs.serving(self.folder / "bin", self._tree) as command:
+            yield {**environment, **made_programs.variables(command)}
 
     def check_binary(self, target: str) -> None:
         """Raise `SourceError` unless the build made a linked program for ``target`` at the expected path, if the
@@ -393,9 +400,10 @@ class _Tree:
         for name, note in product(spec.metrics, notes):
             add_places(places[name], note["places"].get(name, {}))
         left_out = _left_out(units)
-        for metric, number in sites.items():
-            if not number:
-                raise SpecError(self._explain(metric, spec.metrics[metric], units, left_out, spec.target), metric)
+        nowhere = [metric for metric, number in sites.items() if not number]
+        for metric in nowhere[:1]:
+            why = self._explain(metric, spec.metrics[metric], units, left_out, spec.target)
+            raise SpecError(why, metric, tuple(nowhere[1:]))
         if not _has_symbol(program):
             raise SourceError(
                 f"'{self.project.binary}' has no symbol {SYMBOL}: the build strips it; leave out strip and `install -s`"

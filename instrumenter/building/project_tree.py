@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from instrumenter.building.build_advice import failed_build
+from instrumenter.building.build_advice import build_failure
 from instrumenter.building.openmp import CMAKE_VARIABLES
 from instrumenter.building.toolchain import GUEST_TARGET
 from instrumenter.errors import SourceError
@@ -197,7 +197,7 @@ def build_environment(folder: Path, own: Mapping[str, str], target: str = GUEST_
 def run_command(
     command: str, directory: Path, environment: Mapping[str, str], output: Path, linked: Callable[[], list[str]]
 ) -> None:  # fmt: skip
-    """Run a build command by the shell; its output goes to the file ``output``. Raises `SourceError`.
+    """Run a build command by the shell; its output goes to the file ``output``. Raises `BuildFailure`.
 
     ``linked``: gives the programs that it has linked, for the message if it fails.
     """
@@ -215,4 +215,4 @@ def run_command(
     if status:
         how = f"was ended by signal {-status}" if status < 0 else f"failed with exit status {status}"
         text = output.read_text("utf-8", "replace")
-        raise SourceError(failed_build(command, how, text, str(output), environment["HOST"], linked()))
+        raise build_failure(command, how, text, str(output), environment["HOST"], linked(), directory)

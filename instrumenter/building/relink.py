@@ -19,6 +19,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 
 from common import compiler_cache
@@ -76,10 +77,14 @@ def keep_link(folder: Path, words: Sequence[str], directory: Path | None = None)
         if word == "-o":
             next(rest, None)
             continue
+        if word == "-u":  # a symbol follows, and there may be a file of its name
+            kept += [word, *islice(rest, 1)]
+            continue
         path = (directory or folder) / word
-        if word.startswith("-") or not (os.path.isabs(word) or path.is_file()):
+        is_file = os.path.isfile(path)  # also of words that are too long for a file's name
+        if word.startswith("-") or not (os.path.isabs(word) or is_file):
             kept.append(word)
-        elif not path.is_file():
+        elif not is_file:
             return False
         elif word.startswith(cached):
             kept.append(word)

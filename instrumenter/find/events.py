@@ -239,7 +239,7 @@ class Finder:
             self._visit_write(cursor)
         elif clang.is_address_of(cursor):
             self._visit_address(cursor)
-        elif kind in _LOOPS:
+        elif kind in _LOOPS and not _repeats_nothing(cursor, self.text):
             children = list(cursor.get_children())
             body = children[0] if kind == CursorKind.DO_STMT else children[-1]
             self._add_statement(body, self._metrics_at("loop", "", cursor.extent.start.offset), cursor)
@@ -434,3 +434,12 @@ class Finder:
             return start if self.text[start : start + 1] in (b"+", b"-") else int(cursor.extent.end.offset) - 2
         gap = _BEFORE_ASSIGNMENT.match(self.text, operand.extent.end.offset)
         return gap.end() if gap else start
+
+
+def _repeats_nothing(loop: Cursor, text: bytes) -> bool:
+    """Whether a loop is a ``do ... while (0)``, which makes a macro one statement."""
+    if loop.kind != CursorKind.DO_STMT:
+        return False
+    literal = clang.strip(list(loop.get_children())[-1])
+    constant = literal.kind in (CursorKind.INTEGER_LITERAL, CursorKind.CXX_BOOL_LITERAL_EXPR)
+    return constant and text_of(text, literal) in (b"0", b"false")

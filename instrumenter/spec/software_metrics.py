@@ -32,7 +32,8 @@ class MetricSpec(BaseModel):
 
     event: Event = Field(
         description="call: a direct call of `callee`; entry, exit: of `function`; write: an assignment, ++ or -- to "
-        "`variable` (or any part of it) or to a struct `field`; loop: an iteration of a loop of `function`; "
+        "`variable` (or any part of it) or to a struct `field`; loop: an iteration of a loop of `function` "
+        "(a `do ... while (0)`, as macros have it, is none); "
         "branch: an if or ?: of `function` whose condition is true; alloc, alloc_bytes: calls of "
         "malloc, calloc, realloc and aligned_alloc, and the bytes they ask for; alloc counts `new` in C++, too"
     )

@@ -99,7 +99,8 @@ def more_runs(
         seed = campaign.seed + 1
         command += f" --set seed={seed} --out {shlex.quote(f'results/{campaign.name}-seed{seed}')}"
         how = f"`{command}` makes a new campaign of so many, since no further look at this one is planned"
-    return [f"Next: more runs would probably settle {', '.join(needed)}: {how}."]
+    noun = "variant" if len(needed) == 1 else "variants"
+    return [f"Next: more runs would probably settle the {noun} {', '.join(needed)}: {how}."]
 
 
 def _smallest(variants: Sequence[VariantReport]) -> list[VariantReport]:

@@ -20,7 +20,7 @@ from measure.console.time_left import clock_text
 LINE_SECONDS = 20.0
 """Until the first message while programs are built; the pauses grow with the time that building takes."""
 _MOST_PAUSE_SECONDS = 120.0
-_MOST_NAMES = 4
+_MOST_NAMES, _MOST_NAME_CHARACTERS = 4, 120  # of programs that are named; names of sets of metrics may be long
 _MINUTES_FROM = 90.0  # seconds, from which on a time is told in minutes, too
 _LAST_BYTES = 4096  # of a build's output that are looked at for its last line
 _MOST_CHARACTERS = 120  # of that line
@@ -58,8 +58,11 @@ def unfinished(builds: Sequence[PendingBuild], built: int = 0) -> str:
     total = len(builds) + built
     if total == 1:
         return builds[0].name
+    done = f"({total - len(left)} of {total} are built)"
+    if len(left) > 1 and sum(map(len, left[:_MOST_NAMES])) > _MOST_NAME_CHARACTERS:
+        return f"{len(left)} programs {done}"
     more = f" and {len(left) - _MOST_NAMES} more" if len(left) > _MOST_NAMES else ""
-    return f"{', '.join(left[:_MOST_NAMES])}{more} ({total - len(left)} of {total} are built)"
+    return f"{', '.join(left[:_MOST_NAMES])}{more} {done}"
 
 
 @contextmanager

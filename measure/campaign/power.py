@@ -127,7 +127,9 @@ def plan_text(campaign: Campaign, alpha: float, spread: Spread, variants: Sequen
     change = detectable_change(campaign, alpha, spread, len(variants))
     source = f"measured in {spread.measured} runs" if spread.measured else "assumed"
     if math.isinf(change):
-        return f"{runs}, compared {how}: too few for any p below {alpha:g}."
+        n_shares = 1 if campaign.pairs else comparisons(len(variants), campaign.outer)
+        share = f" (its share of {alpha:g} among {n_shares} comparisons)" if n_shares > 1 else ""
+        return f"{runs}, compared {how}: too few for any p below {alpha / n_shares:.3g}{share}."
     return (
         f"{runs}, compared {how}. A change of z of {change:.2f} (delta is {campaign.delta:g}) is found in "
         f"{POWER:.0%} of such campaigns where differences spread by {spread.difference:.2f} ({source})."

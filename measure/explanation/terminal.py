@@ -16,6 +16,7 @@ from measure.perturbation.wording import percent
 _STYLES = {"perturbed": "bold red", "changed": "bold yellow", "equivalent": "bold green"}
 _MOST_DECISIONS = 6
 _MOST_PARTS = 8
+_OPEN = "so no change is shown that could be explained; the report says how many more runs would settle it"
 
 
 def print_explained(console: Console, explanations: Sequence[Explanation], fine: Mapping[str, str]) -> None:
@@ -48,7 +49,8 @@ def print_explained(console: Console, explanations: Sequence[Explanation], fine:
             console.print(f"- not tried: {escape(refusal)}", highlight=False)
         console.print(f"{one.n_pairs} pairs of runs; {one.runs} runs in {one.seconds:.0f} s", style="dim")
     for name, verdict in fine.items():
-        console.print(f"{escape(name)}: {verdict}, nothing to explain", style="dim")
+        why = _OPEN if verdict == "inconclusive" else "nothing to explain"
+        console.print(f"{escape(name)}: {verdict}, {why}", style="dim")
 
 
 def _print_relations(console: Console, one: Explanation) -> None:

@@ -263,11 +263,13 @@ def tell_written(console: Console, place: Path, trial: Trial, choice: Choice, la
             style="yellow",
         )
     elif len(choice.counters) == 1 and choice.left_out:
+        n = len(choice.left_out)
+        others = "1 other counter hardly varies" if n == 1 else f"{n} other counters hardly vary"
         console.print(
             escape(
-                f"! {len(choice.left_out)} other counters hardly vary from record to record, and were left out (named "
-                f"in {place}). With one software metric there is nothing to divide over runs: give the "
-                "program input that makes it do different things, or name events to count."
+                f"! {others} from record to record: left out (named in {place}). With one software metric there is "
+                "nothing to divide over runs: give the program input that makes it do different things, or name events "
+                "to count."
             ),
             style="yellow",
         )

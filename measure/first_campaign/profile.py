@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from measure.campaign.campaign_model import Campaign
 
 _MOST_LETTERS = 160
-_LOOP = re.compile(r"\b(?:for|while|do)\b")
+_LOOP = re.compile(r"\b(?:for\b|while\b(?!\s*\(\s*(?:0|false)\s*\)))")  # a `do` ends with its `while`
 _NO_CODE = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", re.S)
 
 

@@ -122,13 +122,14 @@ def _count(
         try:
             counts = count_events(draft, document, notify)
         except CampaignError as error:
-            metric = _refused(error.__cause__, about)
-            if metric is None:
+            metrics = _refused(error.__cause__, about)
+            if not metrics:
                 raise
-            refused = about[metric].function
-            _try_otherwise(metric, about)
-            if isinstance(error.__cause__, SourceError) and all(one.function != refused for one in about.values()):
-                notify(f"left out: {error.__cause__}")
+            for metric in metrics:
+                refused = about[metric].function
+                _try_otherwise(metric, about)
+                if isinstance(error.__cause__, SourceError) and all(one.function != refused for one in about.values()):
+                    notify(f"left out: {error.__cause__}")
             continue
         found = [
             ChosenCounter(one.metric, about[one.metric].spec, about[one.metric].function, one)
@@ -159,16 +160,16 @@ def _spelled_out(operator: re.Match[str]) -> str:
     return f"operator_{whole.lstrip('_')}"
 
 
-def _refused(cause: BaseException | None, about: Mapping[str, _Candidate]) -> str | None:
-    """The candidate that the instrumenter refused: a loop in another part of the text, or a function that it does not
-    instrument, such as a coroutine. None for other errors."""
+def _refused(cause: BaseException | None, about: Mapping[str, _Candidate]) -> list[str]:
+    """The candidates that the instrumenter refused: loops in another part of the text, or a function that it does not
+    instrument, such as a coroutine. Empty for other errors."""
     if isinstance(cause, SpecError):
-        return cause.metric if cause.metric in about else None
+        return [metric for metric in (cause.metric, *cause.others) if metric is not None and metric in about]
     place = re.match(r"(?P<file>[^:\n]+):(?P<line>\d+): ", str(cause)) if isinstance(cause, SourceError) else None
     if place is None:
-        return None
+        return []
     same = [name for name, one in about.items() if one.function.file == Path(place["file"]).name]
-    return min(same, key=lambda name: abs(about[name].function.line - int(place["line"])), default=None)
+    return sorted(same, key=lambda name: abs(about[name].function.line - int(place["line"])))[:1]
 
 
 def _try_otherwise(metric: str, about: dict[str, _Candidate]) -> None:

@@ -112,7 +112,8 @@ class Perturbation:
     ``together``: how many of them were tested together with this one, so that familywise means over the pairs of all of
     these, at ``level``. ``n_baseline``, ``n_runs``: baselines and instrumented runs that were compared;
     ``paired``: in pairs. ``n_references``: baselines that only served to align to, not part of the test (outer).
-    ``exploratory``: too few runs for a dependable verdict. ``extra_runs_needed``: number of additional baselines *and*
+    ``exploratory``: too few runs for a dependable verdict; ``too_few``: for any p-value of ``level``, so that no change
+    can be significant. ``extra_runs_needed``: number of additional baselines *and*
     of additional instrumented runs that would probably (80%) settle an open verdict; None when it is settled or no
     reasonable number would do. ``findings``: sentences, with what to do next.
     """
@@ -132,6 +133,7 @@ class Perturbation:
     comparisons: int = 1
     together: int = 1
     paired: bool = False
+    too_few: bool = False
 
     @property
     def level(self) -> float:

@@ -164,7 +164,8 @@ class Family:
                     overall == "changed", sum(len(each.errors) for each in tested),
                 )
             )  # fmt: skip
-        few = evidence.labels.smallest_p > level or (n_baseline < FEWEST_BASELINES and not evidence.paired)
+        too_few = evidence.labels.smallest_p > level
+        few = too_few or (n_baseline < FEWEST_BASELINES and not evidence.paired)
         order = {verdict: n for n, verdict in enumerate(VERDICTS)}
         result = Perturbation(
             kind=evidence.kind,
@@ -182,6 +183,7 @@ class Family:
             comparisons=self._comparisons,
             together=together,
             paired=evidence.paired,
+            too_few=too_few,
         )
         sentences = findings(result, identical=evidence.identical, smallest_p=evidence.labels.smallest_p)
         return replace(result, findings=(*sentences, *evidence.findings))

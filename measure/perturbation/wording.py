@@ -56,6 +56,8 @@ def in_words(perturbation: Perturbation) -> str:
         else "no measurable change, less than delta",
         "inconclusive": "changed measurably, by less than delta; elsewhere delta is not excluded"
         if measurable
+        else "too few runs to show a change, and delta is not excluded"
+        if perturbation.too_few
         else "no measurable change, but delta is not excluded",
     }[perturbation.verdict]
     return f"{meaning} ({p_text(p)})"

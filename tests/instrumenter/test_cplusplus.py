@@ -377,3 +377,13 @@ def test_coroutines_are_refused_as_such(tmp_path: Path) -> None:
             build_program([source], ["-O0", "-std=c++20"], {"m": MetricSpec(event="entry", function=function)})
     assert counts(build_program([source], ["-O0", "-std=c++20"], {
         "m": MetricSpec(event="call", function="main", callee="step")}))[0] == {"m": 1}  # fmt: skip
+
+
+def test_a_macro_that_is_one_statement_is_no_loop(tmp_path: Path) -> None:
+    (tmp_path / "demo.cpp").write_text(
+        "#define ONCE(x) do { x; } while (false)\n#define ALSO(x) do { x; } while ((0))\n"
+        "int work(int n)\n{\n    ONCE(n++);\n    ALSO(n++);\n    do { n++; } while (n < 10);\n    return n;\n}\n"
+        "int main() { return work(1) != 10; }\n"
+    )
+    build = build_program([tmp_path / "demo.cpp"], ["-O1"], {"loops": MetricSpec(event="loop", function="work")})
+    assert build.places == {"loops": {f"{tmp_path}/demo.cpp:7": 1}}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -122,18 +125,27 @@ def made_command(name: str) -> str:
     return str(Path(sys.executable).with_name(name))
 
 
+@pytest.fixture(scope="module", params=["with a server", "alone"])
+def environment(request: pytest.FixtureRequest, folder: Path) -> Iterator[dict[str, str]]:
+    """The environment in which programs are started: by a server, or each with an emulator of its own."""
+    if request.param == "alone":
+        yield {**os.environ, **made_programs.variables(made_programs.write_command(folder, folder))}
+        return
+    with made_programs.serving(folder, folder) as command:
+        yield {**os.environ, **made_programs.variables(command)}
+
+
 @pytest.mark.parametrize("way", STARTS)
-def test_every_way_to_start_a_program_starts_it_in_the_emulator(folder: Path, way: str) -> None:
-    environment = {**os.environ, **made_programs.variables(made_programs.write_command(folder, folder))}
+def test_every_way_to_start_a_program_starts_it_in_the_emulator(
+    folder: Path, environment: dict[str, str], way: str
+) -> None:
     done = subprocess.run(
         ["/bin/sh", "-c", STARTS[way]], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
     assert done.stdout == "[a][b c]\n", done.stderr
 
 
-def test_status_and_other_programs_are_as_without_it(folder: Path) -> None:
-    environment = {**os.environ, **made_programs.variables(made_programs.write_command(folder, folder))}
-
+def test_status_and_other_programs_are_as_without_it(folder: Path, environment: dict[str, str]) -> None:
     def run(words: list[str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
@@ -173,3 +185,76 @@ def test_a_program_writes_below_the_tree_and_nowhere_else(tmp_path: Path, linked
     assert (tree / "inside.txt").exists()
     assert (tree / "too.txt").exists()
     assert list(outside.iterdir()) == []
+
+
+def servers(tree: Path) -> list[int]:
+    """The processes that serve programs of ``tree``."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            words = path.read_bytes().split(b"\0")
+            if any(b"emulator.build_server" in word for word in words) and os.fsencode(tree) in words:
+                found.append(int(path.parent.name))
+    return found
+
+
+def test_programs_of_a_build_load_the_emulator_once(folder: Path) -> None:
+    with made_programs.serving(folder, folder) as command:
+        environment = {**os.environ, **made_programs.variables(command)}
+        assert servers(folder) == []  # a build that runs nothing has none
+        for number in "12":
+            words = ["sh", "-c", f"./hello {number} & ./hello {number}; wait"]
+            done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=True)
+            assert done.stdout == f"[{number}]\n" * 2
+            assert len(servers(folder)) == 1
+    assert servers(folder) == []
+
+
+def test_a_program_has_input_directory_and_environment_of_its_starter(
+    folder: Path, environment: dict[str, str]
+) -> None:
+    (folder / "state.c").write_text(
+        "#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\nint main(void) {\n"
+        "char line[100], place[4096];\nif (!fgets(line, 100, stdin) || !getcwd(place, 4096)) return 1;\n"
+        'printf("%s%s %s\\n", line, getenv("SAID"), place);\nreturn !fopen("made", "w"); }\n'
+    )
+    subprocess.run([made_command("instrument-cc"), "state.c", "-o", "state"], cwd=folder, check=True)
+    (folder / "below").mkdir(exist_ok=True)
+    script = "cd below; export SAID='a b'; (read first; ../state) > out 2> err"
+    subprocess.run(["sh", "-c", script], cwd=folder, env=environment, input=b"one\ntwo\n", check=True)
+    assert (folder / "below/out").read_text() == f"two\na b {folder}/below\n"
+    assert (folder / "below/err").read_text() == ""
+    assert (folder / "below/made").is_file()
+    (folder / "below/made").unlink()
+
+
+def test_a_program_ends_with_the_process_that_the_build_knows(folder: Path, environment: dict[str, str]) -> None:
+    (folder / "forever.c").write_text('#include <stdio.h>\nint main(void) { puts("on"); fflush(stdout); for (;;); }\n')
+    subprocess.run([made_command("instrument-cc"), "forever.c", "-o", "forever"], cwd=folder, check=True)
+    with subprocess.Popen(["sh", "-c", "exec ./forever"], cwd=folder, env=environment, stdout=subprocess.PIPE) as one:
+        assert one.stdout is not None
+        assert one.stdout.readline() == b"on\n"
+        one.kill()
+        assert one.stdout.read() == b""  # the end of the pipe: no process has it any more
+
+
+def test_programs_run_also_where_the_server_cannot(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with made_programs.serving(folder, folder) as command:
+        environment = {**os.environ, **made_programs.variables(command)}
+        monkeypatch.setattr(sys, "executable", "/bin/false")
+        words = ["sh", "-c", "./hello 1; ./hello 2"]
+        done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+        assert done.stdout.endswith("[2]\n")
+        assert done.returncode == 7
+
+
+def test_programs_run_also_where_no_socket_can_be(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (long := tmp_path / ("x" * 120)).mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    with made_programs.serving(folder, folder) as command:
+        environment = {**os.environ, **made_programs.variables(command)}
+        words = ["sh", "-c", "./hello 1"]
+        done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout == "[1]\n"

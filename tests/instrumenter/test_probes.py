@@ -95,7 +95,7 @@ def count(program: Path, probe: Probe) -> int:
         ({"event": "loop", "function": "main", "line": 16}, 5),
         ({"event": "loop", "function": "main", "line": 18}, 3),
         ({"event": "loop", "function": "main", "line": 19}, 6),
-        ({"event": "loop", "function": "main", "line": 20}, 6),
+        ({"event": "loop", "function": "main", "line": 20}, 0),  # `do ... while (0)` is no loop
         ({"event": "loop", "function": "main", "line": 21}, 0),
         ({"event": "loop", "line": 28}, 4),
         ({"event": "write", "variable": "flag"}, 8),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 from pathlib import Path
 
@@ -156,6 +157,20 @@ def test_a_command_without_its_files_is_not_kept(tmp_path: Path) -> None:
     assert not keep_link(tmp_path, [])
     assert not keep_link(tmp_path, ["-O3", "-o", "x", str(tmp_path / "missing.o")])
     assert not (tmp_path / COMMAND_NAME).exists()
+
+
+def test_a_symbol_is_none_of_the_files(plain: Build, tmp_path: Path) -> None:
+    """Symbols of C++ may be longer than names of files may be, and a program may have the name of a function."""
+    folder, directory = tmp_path / "folder", tmp_path / "project"
+    shutil.copytree(plain.elf_path.parent, folder)
+    words = json.loads((folder / COMMAND_NAME).read_text())["words"]
+    inputs = [str(folder / word) if word.startswith(f"{OBJECTS}/") else word for word in words]
+    directory.mkdir()
+    (directory / "work").write_text("not an object")
+    named = ["-u", "work", "-u", f"_Z300{'x' * 300}"]
+    assert keep_link(folder, [*named, *inputs], directory)
+    assert json.loads((folder / COMMAND_NAME).read_text())["words"][: len(named)] == named
+    assert output_of(relinked(folder / "program", 1)) == output_of(plain.elf_path.read_bytes())
 
 
 def test_the_linkers_arguments_are_found_in_the_compilers_messages() -> None:

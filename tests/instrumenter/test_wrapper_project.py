@@ -402,6 +402,14 @@ def test_a_metric_that_matches_nowhere_is_told(
     assert problem in str(caught.value)
 
 
+def test_all_metrics_that_match_nowhere_are_told_at_once(directory: Path) -> None:
+    """So that `measure init`, which drops them, builds the project once more only."""
+    nowhere = {name: MetricSpec(event="loop", function="two") for name in "acd"}
+    with pytest.raises(SpecError) as caught:
+        recipe(directory).build({**nowhere, "b": MetricSpec(event="entry", function="two")})
+    assert (caught.value.metric, caught.value.others) == ("a", ("c", "d"))
+
+
 def test_a_metric_of_another_program_of_the_project_is_told(directory: Path) -> None:
     command = "make && $CC -c app/unused.c -o app/unused.o"
     with pytest.raises(SpecError) as caught:

@@ -1,6 +1,6 @@
 // COUNT first: {event: write, variable: a} = 4
 // COUNT second: {event: write, variable: b} = 2
-// COUNT loops: {event: loop, function: main} = 4
+// COUNT loops: {event: loop, function: main} = 3
 // COUNT on_line: {event: write, line: 21, variable: a} = 1
 // COUNT header: {event: write, variable: a, file: macros.h} = 1
 // COUNT branch: {event: branch, function: main} = 1

@@ -124,6 +124,9 @@ def test_a_line_names_the_programs_that_are_not_built() -> None:
     assert unfinished(pending("light", "heavy", "all"), built=1) == "heavy, all (2 of 4 are built)"
     assert unfinished(pending(*"abcdef")) == "a, b, c, d and 2 more (0 of 6 are built)"
     assert unfinished(pending("heavy")) == "heavy"
+    ended.add("all")
+    long = [f"the program with {name} and {'function_entries ' * 4}" for name in ("light", "heavy", "some")]
+    assert unfinished(pending("all", *long)) == "3 programs (1 of 4 are built)"
     said: list[str] = []
     with waiting(said.append, pending("nothing")):
         pass

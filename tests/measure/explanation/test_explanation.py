@@ -101,6 +101,14 @@ def test_metrics_without_runs_of_their_own_are_named() -> None:
     assert "no program with many alone" in render_page("made up", [replace(one, effects=one.effects[:1])], {})
 
 
+def test_what_is_open_is_not_said_to_need_no_explanation() -> None:
+    console = Console(record=True, width=200, file=io.StringIO())
+    print_explained(console, [], {"light": "equivalent", "heavy": "inconclusive"})
+    light, heavy = console.export_text().splitlines()
+    assert light == "light: equivalent, nothing to explain"
+    assert heavy.startswith("heavy: inconclusive, so no change is shown that could be explained; the report says how")
+
+
 def test_json_and_page_hold_the_explanation() -> None:
     one = explanation()
     data = json.loads(json.dumps(as_json([one], {"light": "equivalent"}, "a hash"), allow_nan=False))

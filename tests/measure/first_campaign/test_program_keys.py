@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from instrumenter.building.build_advice import failed_build
-from instrumenter.errors import SourceError
+from instrumenter.building.build_advice import build_failure
+from instrumenter.errors import BuildFailure, SourceError
 from measure.errors import CampaignError
 from measure.first_campaign.program_keys import build_commands, flag_keys, program_keys, sources_that_define
 
@@ -116,7 +116,8 @@ def test_a_makefile_that_needs_its_order_is_built_one_by_one(tmp_path: Path, mon
 
 @pytest.mark.parametrize(("output", "times"), [
     ("configure: error: no zlib\n", 1), ("CMake Error: no\n\n-- Configuring incomplete, errors occurred!\n", 1),
-    ("a.c:1:1: error: no\n  1 | x\n", 2),
+    ("a.c:1:1: error: no\n  1 | x\nmake: *** [Makefile:1: a.o] Error 1\n", 2),
+    ("a.c:1:1: error: 'readline/readline.h' file not found\nmake: *** [Makefile:1: a.o] Error 1\n", 1),
 ])  # fmt: skip
 def test_a_project_that_cannot_be_configured_is_not_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str, times: int
@@ -125,7 +126,7 @@ def test_a_project_that_cannot_be_configured_is_not_tried_again(
 
     def linked(_: Path, command: str, notify: object) -> list[str]:
         asked.append(command)
-        raise SourceError(failed_build(command, "failed", output, "log", "riscv64"))
+        raise build_failure(command, "failed", output, "log", "riscv64", (), tmp_path)
 
     monkeypatch.setattr("instrumenter.building.project.linked_programs", linked)
     (tmp_path / "demo").mkdir()
@@ -138,11 +139,48 @@ def test_a_project_that_cannot_be_configured_is_not_tried_again(
     assert said == ["That failed (a.c:1:1: error: no); the next one to try:"] * (times - 1)
 
 
+def test_targets_that_test_and_fail_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    works = "./configure && make -j$(nproc) --old-file=test --old-file=test-api"
+
+    def linked(_: Path, command: str, notify: object) -> list[str]:
+        asked.append(command)
+        tests = [name for name in ("test", "test-api") if f"--old-file={name} " not in f"{command} "]
+        if tests:
+            raise BuildFailure(f"{tests[0]} failed", True, (tests[0],))
+        return ["app"]
+
+    monkeypatch.setattr("instrumenter.building.project.linked_programs", linked)
+    (tmp_path / "demo").mkdir()
+    (tmp_path / "demo/configure").touch()
+    said: list[str] = []
+    keys = program_keys(tmp_path / "demo", None, None, tmp_path, said.append)
+    assert keys == {"build": works, "directory": "demo", "binary": "app"}
+    assert said == [f"That failed (in its tests: {name}); the next one to try:" for name in ("test", "test-api")]
+    assert asked == ["./configure && make -j$(nproc)", "./configure && make -j$(nproc) --old-file=test", works]
+    with pytest.raises(CampaignError, match="test-api failed"):  # a command of the user's is run as it is
+        program_keys(tmp_path / "demo", "make --old-file=test", None, tmp_path, lambda text: None)
+
+
+def test_a_target_that_fails_again_is_left_out_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def linked(_: Path, command: str, notify: object) -> list[str]:
+        raise BuildFailure("failed", True, ("check",))
+
+    monkeypatch.setattr("instrumenter.building.project.linked_programs", linked)
+    (tmp_path / "demo").mkdir()
+    (tmp_path / "demo/makefile").touch()
+    said: list[str] = []
+    with pytest.raises(CampaignError, match="failed"):
+        program_keys(tmp_path / "demo", None, None, tmp_path, said.append)
+    assert len(said) == 3  # as first, and one by one, each with and without
+
+
 def test_an_advised_build_command_comes_with_the_option_that_takes_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def linked(_: Path, command: str, notify: object) -> list[str]:
-        raise SourceError(failed_build(command, "failed", "configure: error: or --disable-zlib\n", "log", "riscv64"))
+        output = "configure: error: or --disable-zlib\n"
+        raise build_failure(command, "failed", output, "log", "riscv64", (), tmp_path)
 
     monkeypatch.setattr("instrumenter.building.project.linked_programs", linked)
     (tmp_path / "demo").mkdir()
@@ -191,3 +229,27 @@ def test_the_program_that_is_named_is_made_alone_if_that_works(tmp_path: Path, m
     assert asked[1:] == [
         "make -j$(nproc) CC=$CC src/app", "make -j$(nproc) CC=$CC", "make CC=$CC src/app", "make CC=$CC",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("files", "said"), [
+    (["configure.ac", "src/app.c"], "--build 'autoreconf -fi && ./configure --host=$HOST && make -j$(nproc)'"),
+    (["meson.build", "src/Makefile"], "--build 'meson setup build && ninja -C build'"),
+    (
+        ["src/app.c", "projects/make/Makefile", "projects/visual c/CMakeLists.txt"],
+        "projects/make (or projects/visual c) has a build; to take that: --build 'cd projects/make && make "
+        "-j$(nproc) CC=$CC'",
+    ),
+    (["a/README", "src/app.c"], "src has source files: give that directory, `measure init demo/src`"),
+    (["a/b/c/Makefile"], "say how it is built with --build COMMAND"),
+])  # fmt: skip
+def test_a_directory_without_a_build_at_its_top_names_another_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: list[str], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in files:
+        Path("demo", name).parent.mkdir(parents=True, exist_ok=True)
+        Path("demo", name).touch()
+    with pytest.raises(CampaignError) as caught:
+        program_keys(Path("demo"), None, None, Path(), lambda text: None)
+    assert "has no C or C++ file, configure script, makefile or CMakeLists.txt: " in str(caught.value)
+    assert str(caught.value).endswith(said)

@@ -243,6 +243,11 @@ def test_verdicts_in_words(verdict: str, p: float, words: str) -> None:
     assert in_words(perturbation(verdict, p)) == words
 
 
+def test_runs_that_can_show_no_change_are_not_said_to_have_none() -> None:
+    few = replace(perturbation("inconclusive", 0.1), too_few=True)
+    assert in_words(few) == "too few runs to show a change, and delta is not excluded (p = 0.100)"
+
+
 def test_numbers_in_words() -> None:
     assert [p_number(p) for p in (0.0004, 0.001, 0.5, float("nan"))] == ["< 0.001", "0.001", "0.500", "-"]
     assert [p_text(p) for p in (0.0004, 0.5, float("nan"))] == ["p < 0.001", "p = 0.500", "no p-value"]

@@ -84,12 +84,14 @@ def test_too_little_data_is_inconclusive_and_says_how_much_more_is_needed() -> N
     assert result.verdict == "inconclusive"
     assert result.exploratory
     assert result.extra_runs_needed is not None
+    assert result.too_few
     assert any("allow no p-value below 0.11" in finding for finding in result.findings)
     assert any(f"About {result.extra_runs_needed} more baselines" in finding for finding in result.findings)
     rng = np.random.default_rng(5)
     more = [correlated(rng, 0.5, 100) for _ in range(2 * result.extra_runs_needed)]
     settled = inner(baseline + more[::2], runs + more[1::2])
     assert settled.verdict == "equivalent"
+    assert not settled.too_few
 
 
 def test_one_run_needs_nineteen_baselines_to_be_significant() -> None:
