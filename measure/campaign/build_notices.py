@@ -22,6 +22,7 @@ LINE_SECONDS = 20.0
 _MOST_PAUSE_SECONDS = 120.0
 _MOST_NAMES, _MOST_NAME_CHARACTERS = 4, 120  # of programs that are named; names of sets of metrics may be long
 _MINUTES_FROM = 90.0  # seconds, from which on a time is told in minutes, too
+_FILE_CLOCK_SECONDS = 0.1  # by which the time of a change of a file may be too early
 _LAST_BYTES = 4096  # of a build's output that are looked at for its last line
 _MOST_CHARACTERS = 120  # of that line
 
@@ -108,7 +109,7 @@ def _printed_last(builds: Sequence[PendingBuild], since: float) -> str:
                 changed, line = output.stat().st_mtime, last_line(output)
             except OSError:  # not begun, or over and removed
                 continue
-            if changed >= since and line:
+            if changed >= since - _FILE_CLOCK_SECONDS and line:
                 written.append((changed, build.name, line))
     if not written:
         return ""

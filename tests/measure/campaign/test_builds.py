@@ -180,10 +180,11 @@ def test_the_last_line_of_an_output_is_printable_and_short(tmp_path: Path) -> No
 
 def test_a_project_that_builds_for_long_shows_its_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build_notices, "LINE_SECONDS", 0.2)
+    monkeypatch.setattr(build_notices, "_MOST_PAUSE_SECONDS", 0.2)
     (tmp_path / "p").mkdir()
     (tmp_path / "p" / "m.c").write_text("int main(void) { return 0; }")
     (tmp_path / "c.yaml").write_text(
-        "name: c\nprogram: {directory: p, build: 'echo checking seed 3; sleep 1; $CC m.c -o app', binary: app}\n"
+        "name: c\nprogram: {directory: p, build: 'echo checking seed 3; sleep 2; $CC m.c -o app', binary: app}\n"
         f"machine: {ROOT}/configs/machines/strongarm.yaml\nhardware_metrics: [PAPI_TOT_INS, PAPI_LD_INS]\n"
     )
     campaign, document = load_campaign(tmp_path / "c.yaml")
