@@ -182,7 +182,8 @@ def test_a_project_that_builds_for_long_shows_its_output(tmp_path: Path, monkeyp
     monkeypatch.setattr(build_notices, "LINE_SECONDS", 0.2)
     monkeypatch.setattr(build_notices, "_MOST_PAUSE_SECONDS", 0.2)
     (tmp_path / "p").mkdir()
-    (tmp_path / "p" / "m.c").write_text("int main(void) { return 0; }")
+    # New each time: a build that is kept would print nothing.
+    (tmp_path / "p" / "m.c").write_text(f"int main(void) {{ return 0; }} /* {time.time_ns()} */")
     (tmp_path / "c.yaml").write_text(
         "name: c\nprogram: {directory: p, build: 'echo checking seed 3; sleep 2; $CC m.c -o app', binary: app}\n"
         f"machine: {ROOT}/configs/machines/strongarm.yaml\nhardware_metrics: [PAPI_TOT_INS, PAPI_LD_INS]\n"
