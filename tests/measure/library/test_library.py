@@ -208,9 +208,10 @@ def test_partition_of_a_small_campaign(tmp_path: Path) -> None:
     found = measure.partition(
         campaign, minutes=0.05, out=tmp_path / "out", memory=tmp_path / "memory.sqlite", target="fake"
     )
-    assert {metric for group in found.groups for metric in found.names(group.group)} == {
-        "rounds", "work", "perturbing",
-    }  # fmt: skip
+    # With time for more runs, what 4 runs cannot decide is not in a group.
+    collected = {metric for group in found.groups for metric in found.names(group.group)}
+    assert collected | {*found.names(found.best.uncovered)} == {"rounds", "work", "perturbing"}
+    assert "rounds" in collected
     assert (tmp_path / "out" / "partition.json").exists()
     with pytest.raises(measure.CampaignError, match="unexpected keyword argument 'minuets'"):
         measure.partition(campaign, minuets=1)
