@@ -33,7 +33,7 @@ def main() -> None:
     load()
     gc.collect()
     gc.freeze()  # what was loaded is not examined, and so not copied, in each child
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the children
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # this process does not wait for its children
     while True:
         ready, _, _ = select.select([listener.fileno(), life], [], [])
         if life in ready:

@@ -199,11 +199,10 @@ class InOrderCore:
         if facts.n_blocks > self._decoded_blocks:
             self._decode(facts)
         stream = np.require(stream, np.uint32, ["C", "A", "W"])
-        counters, history = self._predictor_tables()[0], self._longs[layout.S_HISTORY]
-        learnt = counters.copy()
-        train_predictors(self._longs, self._words, stream, skipped_words)
         if self._online_predictor is not None:
-            counters[:], self._longs[layout.S_HISTORY] = learnt, history
+            self._online_predictor.follow(self._longs, self._predictor_tables()[0])
+        train_predictors(self._longs, self._words, stream, skipped_words)
+        self._leave()
         if self._online is None or not self._online.code:
             train_fetches(self._longs, self._words, stream, skipped_words, self._known_code)
 

@@ -62,5 +62,5 @@ class OnlinePredictor:
         if self._is_followed:
             counters[:] = self._held.counters
             longs[layout.S_HISTORY] = self._held.history[0]
-            longs[layout.S_PREVIOUS] = -1  # a block long ago: the branch before the next block is learnt
+            longs[layout.S_PREVIOUS] = -1  # that block ran long ago; fast execution has learnt the last branch
             self._is_followed = False

@@ -400,10 +400,10 @@ class _Tree:
         for name, note in product(spec.metrics, notes):
             add_places(places[name], note["places"].get(name, {}))
         left_out = _left_out(units)
-        nowhere = [metric for metric, number in sites.items() if not number]
-        for metric in nowhere[:1]:
+        without_site = [metric for metric, number in sites.items() if not number]
+        for metric in without_site[:1]:
             why = self._explain(metric, spec.metrics[metric], units, left_out, spec.target)
-            raise SpecError(why, metric, tuple(nowhere[1:]))
+            raise SpecError(why, metric, tuple(without_site[1:]))
         if not _has_symbol(program):
             raise SourceError(
                 f"'{self.project.binary}' has no symbol {SYMBOL}: the build strips it; leave out strip and `install -s`"

@@ -404,9 +404,9 @@ def test_a_metric_that_matches_nowhere_is_told(
 
 def test_all_metrics_that_match_nowhere_are_told_at_once(directory: Path) -> None:
     """So that `measure init`, which drops them, builds the project once more only."""
-    nowhere = {name: MetricSpec(event="loop", function="two") for name in "acd"}
+    without_site = {name: MetricSpec(event="loop", function="two") for name in "acd"}
     with pytest.raises(SpecError) as caught:
-        recipe(directory).build({**nowhere, "b": MetricSpec(event="entry", function="two")})
+        recipe(directory).build({**without_site, "b": MetricSpec(event="entry", function="two")})
     assert (caught.value.metric, caught.value.others) == ("a", ("c", "d"))
 
 

@@ -17,16 +17,10 @@ from emulator.timing.machine_config import MachineConfig
 from emulator.timing.machine_file import load_machine
 from emulator.timing.online_caches import online_line_bits
 from instrumenter.building.program_build import build_program
+from tests.emulator.timing.tiers import TIERS
 
 GUEST = Path(__file__).parents[1] / "guest"
 MACHINES = Path(__file__).parents[3] / "configs" / "machines"
-TIERS: dict[str, dict[str, Any]] = {
-    "oracle": {"engine": "oracle"},
-    "interpreted": {"templates": False, "optimise_executions": 1 << 30, "background": False},
-    "templates": {"optimise_executions": 1 << 30, "background": False},
-    "optimised": {"optimise_executions": 4, "background": False},
-    "background": {"optimise_executions": 20},
-}
 SMALL = {"l1d": {"size_bytes": 2048}, "l1i": {"size_bytes": 1024}, "l2": {"size_bytes": 8192}}
 
 

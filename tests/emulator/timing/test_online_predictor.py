@@ -16,17 +16,11 @@ from emulator.timing.machine_config import MachineConfig
 from emulator.timing.machine_file import load_machine
 from emulator.timing.online_predictor import online_predictor
 from instrumenter.building.program_build import build_program
+from tests.emulator.timing.tiers import TIERS
 
 ROOT = Path(__file__).parents[3]
 GUEST = Path(__file__).parents[1] / "guest"
 DESKTOP = load_machine(ROOT / "configs" / "machines" / "desktop.yaml")
-TIERS: dict[str, dict[str, Any]] = {
-    "oracle": {"engine": "oracle"},
-    "interpreted": {"templates": False, "optimise_executions": 1 << 30, "background": False},
-    "templates": {"optimise_executions": 1 << 30, "background": False},
-    "optimised": {"optimise_executions": 4, "background": False},
-    "background": {"optimise_executions": 20},
-}
 
 
 def machine(penalty_cycles: int = 12, **predictor: Any) -> MachineConfig:
