@@ -34,6 +34,7 @@ _HEAD = struct.Struct("<8sI")
 _NAME = re.compile(r"[0-9a-f]{62}(\.[a-z]+)?")
 _ABANDONED_SECONDS = 3600  # a temporary file so old belongs to a process that was killed
 _LEDGER = "translations.size"  # bytes of both folders, under a lock
+_LOCKS = "translations.lock"  # a process locks a byte of this file for each body that it makes
 _PAUSE_SECONDS = 3600  # after nothing more could be removed
 _DISK_BYTES = 4096
 _FACTORS = {"k": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -135,6 +136,33 @@ def write_checked(path: Path, body: bytes | Sequence[bytes]) -> None:
         _note(path.parent.parent.parent, _HEAD.size + sum(map(len, parts)))
     except OSError:
         return
+
+
+def checked_or_made(path: Path, make: Callable[[], bytes]) -> bytes:
+    """The body that `write_checked` wrote; if there is none, what ``make`` returns, which is written.
+
+    One process makes it; others that want the same wait, and read it then.
+    """
+    body = read_checked(path)
+    if body is None:
+        with _making(path):
+            body = read_checked(path)
+            if body is None:
+                body = make()
+                write_checked(path, body)
+    return body
+
+
+@contextlib.contextmanager
+def _making(path: Path) -> Iterator[None]:
+    """Keep other processes from making the file ``path`` meanwhile."""
+    with contextlib.ExitStack() as held:
+        with contextlib.suppress(OSError):  # without the lock it may be made twice
+            directory = path.parent.parent.parent
+            directory.mkdir(parents=True, exist_ok=True)
+            file = held.enter_context((directory / _LOCKS).open("a+b"))
+            fcntl.lockf(file, fcntl.LOCK_EX, 1, zlib.crc32(path.name.encode()))
+        yield
 
 
 def kept_files(directory: Path | None = None) -> Iterator[KeptFile]:

@@ -11,7 +11,7 @@ import click
 from common.atomic_files import move_file, workspace
 
 if TYPE_CHECKING:
-    from instrumenter.building.program_build import Generated
+    from instrumenter.building.generated_sources import Generated
     from instrumenter.building.toolchain import Toolchain
     from instrumenter.spec.software_metrics import InstrumentSpec
 
@@ -70,7 +70,8 @@ def _complain(message: str, status: int) -> int:
 def _instrument(path: Path, out: Path, with_program: bool) -> None:
     """Write the files of the specification in ``path`` to ``out``."""
     from common.yaml_document import YamlDocument
-    from instrumenter.building.program_build import BUILD_FLAGS, generate, preprocess_all
+    from instrumenter.building.generated_sources import generate, preprocess_all
+    from instrumenter.building.program_build import BUILD_FLAGS
     from instrumenter.building.toolchain import Toolchain, without_preprocessor_flags
     from instrumenter.errors import SpecError
     from instrumenter.spec.software_metrics import InstrumentSpec

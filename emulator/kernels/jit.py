@@ -8,14 +8,12 @@ arguments; a call with others compiles it again. ``kernel.py_func`` is the Pytho
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
-import fcntl
 import functools
 import hashlib
 import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,7 +37,6 @@ __all__ = ["Integer", "array_at", "call_address", "inline_kernel", "kernel", "re
 Integer = Any  # int or np.int64: the same inside a kernel
 
 _ndarray = np.ndarray
-_LOCKS = "kernels.lock"  # a process locks a byte of this file for each kernel that it compiles
 _compiling = threading.RLock()
 _KINDS: dict[type, Kind] = {
     bool: Kind.BOOL, np.bool_: Kind.BOOL, int: Kind.SIGNED, float: Kind.DOUBLE, np.uint64: Kind.UNSIGNED,
@@ -233,23 +230,10 @@ def _function(address: int, results: list[Kind]) -> Callable[[bytes], Any]:
 def _load(key: str, text: Callable[[], str]) -> tuple[int, list[Kind]]:
     """The host address of a kernel, and the kinds of its results."""
     compiler = _compiler(cache_directory())
-    with contextlib.nullcontext() if compiler.path_of(key).exists() else _compilation_lock(key):
-        image = compiler.image(text, key, is_kernel=True)
+    image = compiler.image(text, key, is_kernel=True)
     (name,) = (name for name in image.symbols if name.startswith(ENTRY))
     results = [Kind(result) for result in name.removeprefix(ENTRY).split("-") if result]
     return compiler.load([image], [name])[name], results
-
-
-@contextlib.contextmanager
-def _compilation_lock(key: str) -> Iterator[None]:
-    """Keep other processes from compiling the same kernel meanwhile: they find it on disk afterwards."""
-    with contextlib.ExitStack() as held:
-        with contextlib.suppress(OSError):  # without the lock it may be compiled twice
-            directory = cache_directory()
-            directory.mkdir(parents=True, exist_ok=True)
-            file = held.enter_context((directory / _LOCKS).open("a+b"))
-            fcntl.lockf(file, fcntl.LOCK_EX, 1, int(key[:15], 16))
-        yield
 
 
 @functools.cache

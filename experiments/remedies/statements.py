@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from instrumenter.building.program_build import preprocess_all
+from instrumenter.building.generated_sources import preprocess_all
 from instrumenter.building.toolchain import GUEST_TARGET, Toolchain
 from instrumenter.find.clang import parse_leniently
 

@@ -48,7 +48,7 @@ _EMPTY_LIBRARIES = ("m", "pthread", "dl", "rt", "util", "crypt", "resolv", "xnet
 _EMPTY_ARCHIVE = b"!<arch>\n"
 _OF_ONE_FILE = ("-o", "-dependency-file", "-MT", "-serialize-diagnostic-file", "-main-file-name")  # with a value
 _UNWANTED = ("-sys-header-deps", "-MV", "-disable-free")  # -disable-free: many sources would fill the memory
-_SOURCES_AT_ONCE = 48  # a process has the more to do at its end, the more it has compiled
+_SOURCES_AT_ONCE = 24  # a process has the more to do at its end, the more it has compiled
 
 _OTHER_LIBRARY = ("-static-pie", "-pie", "-shared", "-r", "-nostdlib", "-nodefaultlibs", "-nostartfiles", "-nolibc")
 _NO_LINK = ("-c", "-S", "-E", "-M", "-MM", "-fsyntax-only")
@@ -124,8 +124,23 @@ class _Maker:
 
     def make(self, place: Path, common: bool) -> None:
         """Make all of it, or what is ``common``; it will be used at ``place``."""
-        machine = self._target.partition("-")[0]
         self._describe(place)
+        n_processors = os.cpu_count() or 1
+        with ThreadPoolExecutor(n_processors) as pool:
+            others = pool.submit(self._make_other_libraries, n_processors)  # the longest work of one thread: first
+            try:
+                self._compile(pool, common)
+                others.result()
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)  # Ctrl-C: only what runs comes to its end
+                raise
+        if not common:
+            (self._made / _WHOLE).touch()
+        shutil.rmtree(self._work)
+
+    def _compile(self, pool: ThreadPoolExecutor, common: bool) -> None:
+        """Compile all of the C library, or what is ``common``, in ``pool``, and put it together."""
+        machine = self._target.partition("-")[0]
         shutil.copytree(self._musl, self._work)
         sources = [
             source
@@ -147,20 +162,10 @@ class _Maker:
                 if source.suffix != ".c":
                     words = [*driver[source.suffix], level, "-c", "-o", str(source.with_suffix(".o"))]
                     calls.append([*words, str(source)])
-        n_processors = os.cpu_count() or 1
-        with ThreadPoolExecutor(n_processors) as pool:
-            others = pool.submit(self._make_other_libraries, n_processors)
-            try:
-                list(pool.map(self._clang, calls))
-                others.result()
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)  # Ctrl-C: only what runs comes to its end
-                raise
-        self._gather(sources, driver[".s"])
+        compiled = pool.map(self._clang, calls)
         self._copy_headers(machine)
-        if not common:
-            (self._made / _WHOLE).touch()
-        shutil.rmtree(self._work)
+        list(compiled)
+        self._gather(sources, driver[".s"])
 
     def _make_other_libraries(self, n_processors: int) -> None:
         """Let zig compile into its cache what else its programs are linked with. It tries to link a program then, and

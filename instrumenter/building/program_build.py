@@ -7,9 +7,9 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,9 +17,8 @@ from common import build_cache
 from common.atomic_files import move_directory, workspace
 from common.file_cache import cache_directory
 from common.source_digest import source_digest
-from common.suggestions import nearest
-from instrumenter.building import openmp
 from instrumenter.building.code_size import code_size
+from instrumenter.building.generated_sources import Generated, generate, preprocess_all
 from instrumenter.building.relink import (
     PADDING,
     PADDING_SOURCE,
@@ -34,14 +33,11 @@ from instrumenter.building.toolchain import (
     Toolchain,
     compiler_name_for,
     compiler_version,
-    machine_of,
     without_preprocessor_flags,
 )
-from instrumenter.errors import SourceError, SpecError
-from instrumenter.find.languages import flags_of_language, generated_ending, is_cplusplus
-from instrumenter.find.sites import FoundSites
+from instrumenter.errors import SpecError
+from instrumenter.find.languages import flags_of_language, generated_ending
 from instrumenter.rewrite.counter_layout import CounterLayout, CounterLocation, Placement
-from instrumenter.rewrite.rewriter import rewrite
 from instrumenter.spec.software_metrics import MetricSpec
 
 PACKAGE = Path(__file__).parents[1]
@@ -49,7 +45,6 @@ RUNTIME = PACKAGE / "runtime"
 RUNTIME_FLAGS = ("-O2", "-std=gnu11", "-g", "-w")
 DEFAULT_FLAGS = ("-O2",)
 MAX_HARDWARE_COUNTERS = 29
-MOST_NAMED_SOURCES = 6  # in a message
 # Debug information is for probes and messages; warnings are off, since they belong to the program's own build.
 BUILD_FLAGS = ("-g", "-w")
 _NEVER_COUNTED = 64
@@ -110,17 +105,6 @@ AnySampler = SamplerConfig | HostSamplerConfig
 
 
 @dataclass(frozen=True)
-class Generated:
-    """The C files of a build by name, with the sites and warnings of the instrumentation."""
-
-    files: dict[str, str]
-    layout: CounterLayout
-    sites: dict[str, int]
-    warnings: tuple[str, ...] = ()
-    places: dict[str, dict[str, int]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class Build:
     """A built program.
 
@@ -142,112 +126,6 @@ class Build:
     places: dict[str, dict[str, int]] = field(default_factory=dict)
     relinkable: bool = False
     seconds: float = field(default=math.nan, compare=False)
-
-
-def preprocess_all(sources: Sequence[Path], flags: Sequence[str], toolchain: Toolchain) -> dict[Path, str]:
-    """Each source after the preprocessor. Raises `SourceError`."""
-    if not sources:
-        raise SourceError("no source files given, expected at least one")
-    return {Path(source): toolchain.preprocess(Path(source), flags) for source in sources}
-
-
-def generate(
-    preprocessed: Mapping[Path, str],
-    flags: Sequence[str],
-    metrics: Mapping[str, MetricSpec],
-    *,
-    placement: Placement = "packed",
-    volatile: bool = True,
-    target: str | None = GUEST_TARGET,
-) -> Generated:
-    """The instrumented sources as text; writes nothing. Raises `SourceError` and `SpecError`."""
-    layout = CounterLayout.of(metrics, placement, volatile)
-    results = {
-        source: rewrite(text, str(source), metrics, layout, target, flags, cplusplus=is_cplusplus(source))
-        for source, text in preprocessed.items()
-    }
-    check_one_meaning({str(source): result.events for source, result in results.items()})
-    sites = {metric: sum(each.count_sites(metric) for each in results.values()) for metric in metrics}
-    for metric, spec in metrics.items():
-        if not sites[metric]:
-            events = {str(source): result.events for source, result in results.items()}
-            raise SpecError(explain_no_events(metric, spec, events), metric)
-    files = {
-        f"{n}_{source.stem}{generated_ending(source)}": result.text
-        for n, (source, result) in enumerate(results.items())
-    }
-    if metrics:
-        files["measure_counters.c"] = layout.definition()
-    warnings = dict.fromkeys(openmp.notices_about_flags(flags, machine_of(target)))
-    warnings |= dict.fromkeys(warning for result in results.values() for warning in result.events.warnings)
-    places: dict[str, dict[str, int]] = {metric: {} for metric in metrics}
-    for metric, result in product(metrics, results.values()):
-        add_places(places[metric], result.places(metric))
-    return Generated(files, layout, sites, tuple(warnings), places)
-
-
-def check_one_meaning(events_of: Mapping[str, FoundSites]) -> None:
-    """Raise `SpecError` if a name in a metric means different C++ functions in different sources."""
-    meant: dict[tuple[str, str], dict[str, str]] = {}
-    for source, events in events_of.items():
-        for where, names in events.meant.items():
-            meant.setdefault(where, {}).update(dict.fromkeys(names, source))
-    for (metric, key), found in meant.items():
-        if len(found) > 1:
-            listed = ", ".join(f"{name} ({source})" for name, source in sorted(found.items()))
-            outside = next((f", which is '::{name}' for {name} itself" for name in found if "::" not in name), "")
-            raise SpecError(
-                f"metric '{metric}': its {key} may be any of {listed}: give the qualified name{outside}", metric
-            )
-
-
-def add_places(total: dict[str, int], more: Mapping[str, int]) -> None:
-    """Add the sites of another source to ``total``, by ``file:line``; both sources may include the same header."""
-    for place, number in more.items():
-        total[place] = total.get(place, 0) + number
-
-
-def explain_no_events(metric: str, spec: MetricSpec, events_of: Mapping[str, FoundSites]) -> str:
-    """Why a metric has no event: an unknown name, with the nearest one, or an event that never happens.
-
-    ``events_of``: the events and names of each source, by the source's name.
-    """
-    few = len(events_of) <= MOST_NAMED_SOURCES
-    where = ", ".join(events_of) if few else f"the program's {len(events_of)} sources"
-    events = list(events_of.values())
-    names_of = {
-        "function": set().union(*(e.functions for e in events)),
-        "callee": set().union(*(e.callees for e in events)),
-        "variable": set().union(*(e.variables for e in events)),
-        "field": set().union(*(e.fields for e in events)),
-    }
-    files = {Path(file).name for e in events for file in e.files}
-    if spec.file is not None and Path(spec.file).name not in files:
-        return f"metric '{metric}': no functions come from a file '{spec.file}'{nearest(spec.file, files, most=3)}"
-    for key, names in names_of.items():
-        value = getattr(spec, key)
-        if value is None or value.rpartition(".")[2] in names or _names_one(value, names):
-            continue
-        if key == "function" and (value in names_of["callee"] or _names_one(value, names_of["callee"])):
-            return (
-                f"metric '{metric}': function '{value}' is declared but has no body in {where}; "
-                f"its calls can be counted: {{event: call, callee: {value}}}"
-            )
-        return f"metric '{metric}': no {key} '{value}' in {where}{nearest(value, names, most=3)}"
-    if spec.event == "write" and spec.variable and spec.function is None:
-        return (
-            f"metric '{metric}': nothing writes a global or static variable '{spec.variable}' by name in {where}; "
-            "for a local variable say in which `function:`"
-        )
-    return f"metric '{metric}': its event ({spec.describe()}) never happens in {where}; nothing to count"
-
-
-def _names_one(value: str, names: set[str]) -> bool:
-    """Whether a metric's name means one of these qualified C++ names."""
-    from instrumenter.find.cplusplus.names import read_name
-
-    wanted = read_name(value.replace(".", "::"))
-    return any(wanted.matches_parts(tuple(name.split("::"))) for name in names)
 
 
 @dataclass(frozen=True)
@@ -282,31 +160,47 @@ class Recipe:
         notify: Callable[[str], None] | None = None,
     ) -> Build:
         """Instrument, compile and link; see `build_program`."""
-        place, layout = self._cache_path(metrics, code_offset_bytes), self._layout(metrics)
         build = self.find(metrics, code_offset_bytes)
         if build is None and self.relinkable and code_offset_bytes:
             unshifted = self.build(metrics, 0, notify)
             if unshifted.relinkable:
+                place, layout = self._cache_path(metrics, code_offset_bytes), self._layout(metrics)
                 _shift_into(place, unshifted, code_offset_bytes, layout, Toolchain(self.target, notify))
                 build = load_build(place, layout)
         if build is None:
-            generated = generate(
-                self.preprocessed, self.flags, metrics,
-                placement=self.placement, volatile=self.volatile, target=self.target,
-            )  # fmt: skip
-            if code_offset_bytes:
-                files = {"layout.c": padding_source(code_offset_bytes), **generated.files}
-                generated = replace(generated, files=files)
-            if self.null_control:
-                files = {**generated.files, "null_control.c": NULL_CONTROL_SOURCE}
-                generated = replace(generated, files=files)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            own_flags = [*without_preprocessor_flags(self.flags), *BUILD_FLAGS]
-            toolchain = Toolchain(self.target, notify)
-            _build_into(place, generated, own_flags, self.libraries, self.sampler, toolchain, self.relinkable)
-            build = load_build(place, layout)
-            assert build is not None
+            with self.compiled(metrics, code_offset_bytes, notify) as compiled:
+                build = compiled.link()
         return build
+
+    @contextmanager
+    def compiled(
+        self,
+        metrics: Mapping[str, MetricSpec],
+        code_offset_bytes: int = 0,
+        notify: Callable[[str], None] | None = None,
+    ) -> Iterator[CompiledProgram]:
+        """The program before its link, which needs the C library; whether it was built before does not matter.
+
+        Its files are there until the context ends. Raises as `build_program`.
+        """
+        generated = generate(
+            self.preprocessed, self.flags, metrics,
+            placement=self.placement, volatile=self.volatile, target=self.target,
+        )  # fmt: skip
+        files = dict(generated.files)
+        if code_offset_bytes:
+            files = {"layout.c": padding_source(code_offset_bytes), **files}
+        if self.null_control:
+            files["null_control.c"] = NULL_CONTROL_SOURCE
+        place = self._cache_path(metrics, code_offset_bytes)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with workspace(place.parent) as folder:
+            yield _compile_in(folder, place, replace(generated, files=files), self, Toolchain(self.target, notify))
+
+    @property
+    def lacks_library(self) -> bool:
+        """Whether the C library must be made before the program is linked; that of C++ is not asked for."""
+        return compiler_name_for(self.preprocessed) == "cc" and Toolchain(self.target).lacks_c_library
 
     def with_null_control(self) -> Recipe:
         """The same program with counters in code that never runs."""
@@ -378,6 +272,7 @@ def generator_digest() -> str:
             RUNTIME,
             here / "code_size.py",
             here / "elf_symbols.py",
+            here / "generated_sources.py",
             here / "program_build.py",
             here / "relink.py",
             here / "toolchain.py",
@@ -403,44 +298,69 @@ def load_build(place: Path, layout: CounterLayout) -> Build | None:
         return None
 
 
-def _build_into(
-    place: Path,
-    generated: Generated,
-    flags: Sequence[str],
-    libraries: Sequence[str],
-    sampler: AnySampler | None,
-    toolchain: Toolchain,
-    relinkable: bool,
-) -> None:
-    """Build in a directory beside ``place`` and move the result there."""
-    started = time.perf_counter()
-    sections = SECTION_FLAGS if relinkable else ()
-    with workspace(place.parent) as temporary:
-        for name, text in generated.files.items():
-            (temporary / name).write_text(text, "utf-8", "surrogateescape")
-        inputs = [temporary / name for name in generated.files]
-        driver = compiler_name_for(inputs)
-        if relinkable:
-            inputs = _objects(inputs, [*flags, *sections], toolchain)
-        elif driver == "c++":  # which would take C sources for C++, too
-            inputs = _compiled(inputs, flags, toolchain)
-        if sampler:
-            # Compiled separately, so that its cost does not depend on the program's flags.
-            inputs.append(temporary / "sampler.o")
-            machine = [flag for flag in flags if flag.startswith("-m")]
-            toolchain.compile(
-                RUNTIME / sampler.source,
-                [*RUNTIME_FLAGS, *machine, *sections, *sampler.defines(generated.layout)],
-                inputs[-1],
-            )
-        program = temporary / "program"
-        if relinkable:
-            words = toolchain.traced_link(inputs, [*flags, *libraries, *wanted_symbols(inputs)], program, driver)
-            keep_link(temporary, words)
+@dataclass(frozen=True)
+class CompiledProgram:
+    """A program before its link: its objects, or its sources where the link compiles them.
+
+    ``folder``: of the files; ``place``: of the program in the cache; ``flags``: of the link; ``seconds``: that it took.
+    """
+
+    folder: Path
+    place: Path
+    generated: Generated
+    inputs: list[Path]
+    flags: list[str]
+    driver: str
+    toolchain: Toolchain
+    relinkable: bool
+    seconds: float
+
+    def link(self) -> Build:
+        """Link the program and put it into the cache. Raises as `build_program`."""
+        started = time.perf_counter()
+        program = self.folder / "program"
+        if self.relinkable:
+            flags = [*self.flags, *wanted_symbols(self.inputs)]
+            keep_link(self.folder, self.toolchain.traced_link(self.inputs, flags, program, self.driver))
         else:
-            toolchain.link(inputs, [*flags, *libraries], program, driver)
-        write_facts(temporary, generated.sites, generated.places, generated.warnings, time.perf_counter() - started)
-        keep_build(temporary, place, generated.layout)
+            self.toolchain.link(self.inputs, self.flags, program, self.driver)
+        seconds = self.seconds + time.perf_counter() - started
+        generated = self.generated
+        write_facts(self.folder, generated.sites, generated.places, generated.warnings, seconds)
+        keep_build(self.folder, self.place, generated.layout)
+        build = load_build(self.place, generated.layout)
+        assert build is not None
+        return build
+
+
+def _compile_in(
+    folder: Path, place: Path, generated: Generated, recipe: Recipe, toolchain: Toolchain
+) -> CompiledProgram:  # fmt: skip
+    """Compile the sources of ``generated`` in ``folder``, as ``recipe`` says, for the program at ``place``."""
+    started = time.perf_counter()
+    flags = [*without_preprocessor_flags(recipe.flags), *BUILD_FLAGS]
+    sections = SECTION_FLAGS if recipe.relinkable else ()
+    for name, text in generated.files.items():
+        (folder / name).write_text(text, "utf-8", "surrogateescape")
+    inputs = [folder / name for name in generated.files]
+    driver = compiler_name_for(inputs)
+    if recipe.relinkable:
+        inputs = _objects(inputs, [*flags, *sections], toolchain)
+    elif driver == "c++":  # which would take C sources for C++, too
+        inputs = _compiled(inputs, flags, toolchain)
+    if recipe.sampler:
+        # Compiled separately, so that its cost does not depend on the program's flags.
+        inputs.append(folder / "sampler.o")
+        machine = [flag for flag in flags if flag.startswith("-m")]
+        toolchain.compile(
+            RUNTIME / recipe.sampler.source,
+            [*RUNTIME_FLAGS, *machine, *sections, *recipe.sampler.defines(generated.layout)],
+            inputs[-1],
+        )
+    return CompiledProgram(
+        folder, place, generated, inputs, [*flags, *recipe.libraries], driver, toolchain, recipe.relinkable,
+        time.perf_counter() - started,
+    )  # fmt: skip
 
 
 def _shift_into(

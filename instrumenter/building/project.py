@@ -25,14 +25,13 @@ from common.atomic_files import workspace, write_text
 from common.file_cache import cache_directory
 from common.source_digest import source_digest
 from instrumenter.building import made_programs
+from instrumenter.building.generated_sources import add_places, explain_no_events
 from instrumenter.building.openmp import HEADERS, openmp_notices
 from instrumenter.building.program_build import (
     PACKAGE,
     AnySampler,
     Build,
     HostSamplerConfig,
-    add_places,
-    explain_no_events,
     generator_digest,
     keep_build,
     load_build,

@@ -217,7 +217,7 @@ class Toolchain:
     def _link(self, arguments: Sequence[str], directory: Path, driver: str) -> bytes:
         """Run the compiler for a link, with the common part of the C library if that has all that the program needs.
         Returns what it wrote to standard error. Raises `SourceError`."""
-        is_common = driver == "cc" and c_library.is_usable(arguments) and self._prepare_common_library()
+        is_common = driver == "cc" and c_library.is_usable(arguments) and self.prepare_common_library()
         if not is_common:
             self.prepare(driver)
         try:
@@ -256,12 +256,18 @@ class Toolchain:
             ready.parent.mkdir(parents=True, exist_ok=True)
             ready.touch()
 
-    def _prepare_common_library(self) -> bool:
+    @property
+    def lacks_c_library(self) -> bool:
+        """Whether neither all of the target's C library nor what most programs need of it is there."""
+        is_there = self._ready(cplusplus=False).exists() or c_library.description(self._library).is_file()
+        return self.target is not None and not is_there
+
+    def prepare_common_library(self) -> bool:
         """Build what most programs need of the C library, unless that or all of it is there. Whether links use that."""
         compiler_cache.bound(self.cache)
         if not self.target or self._ready(cplusplus=False).exists():
             return False
-        if c_library.description(self._library).is_file():
+        if not self.lacks_c_library:
             return True
         self._tell_first_use("C library now, the parts that most programs need, which takes some six seconds")
         return self._make_c_library(common=True)

@@ -21,14 +21,9 @@ from common import compiler_cache
 from common.atomic_files import move_file, workspace
 from common.file_cache import cache_directory
 from common.source_digest import source_digest
+from instrumenter.building.generated_sources import add_places
 from instrumenter.building.openmp import NOTICE
-from instrumenter.building.program_build import (
-    NULL_CONTROL_SOURCE,
-    RUNTIME,
-    RUNTIME_FLAGS,
-    add_places,
-    padding_source,
-)
+from instrumenter.building.program_build import NULL_CONTROL_SOURCE, RUNTIME, RUNTIME_FLAGS, padding_source
 from instrumenter.building.relink import PADDING_SOURCE, keep_link, wanted_symbols
 from instrumenter.building.toolchain import (
     ALWAYS,

@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,12 +22,11 @@ from common.yaml_document import YamlDocument
 from measure.campaign.build_notices import PendingBuild, no_outputs, numbered, program_name, waiting
 from measure.campaign.campaign_model import EACH_RUN, Campaign, Program
 from measure.campaign.run_types import BASELINE, NULL_CONTROL
-from measure.console.interrupts import TERMINATED, Terminated, terminable
-from measure.console.worker_pool import end_now, worker_pool
+from measure.console.worker_pool import end_now, ending_with_worker, worker_pool
 from measure.errors import CampaignError, MeasureError
 
 if TYPE_CHECKING:
-    from instrumenter.building.program_build import AnySampler, Build, Recipe
+    from instrumenter.building.program_build import AnySampler, Build, CompiledProgram, Recipe
     from instrumenter.building.project import Project, ProjectRecipe
     from instrumenter.spec.software_metrics import MetricSpec
     from measure.programs.catalogue import ProgramSpec
@@ -78,12 +78,12 @@ def shifted_layouts(campaign: Campaign) -> int:
 class Builds:
     """The programs of one campaign; each is built on first use and kept in the cache of builds.
 
-    ``begin`` is called before the first program is built that the cache does not have.
+    ``begin`` is called before the first program is built that the cache does not have, with `lacks_library`.
     """
 
     def __init__(
         self, campaign: Campaign, document: YamlDocument, clock_hz: int, notify: Callable[[str], None],
-        begin: Callable[[], None] = lambda: None,
+        begin: Callable[[bool], None] = lambda lacks_library: None,
     ) -> None:  # fmt: skip
         self._campaign, self._document, self._notify, self._begin = campaign, document, notify, begin
         self._recipe = _recipe(campaign, document, clock_hz, notify)
@@ -121,6 +121,21 @@ class Builds:
         """
         make_all([(self, wanted)], workers)
 
+    @property
+    def lacks_library(self) -> bool:
+        """Whether a C library is missing that another process can make while the programs' sources are compiled."""
+        from instrumenter.building.program_build import Recipe
+
+        return isinstance(self._recipe, Recipe) and self._recipe.lacks_library
+
+    def compiled(self, wanted: tuple[str, int]) -> AbstractContextManager[CompiledProgram]:
+        """The program of a variant in a layout, of a list of sources, before its link."""
+        from instrumenter.building.program_build import Recipe
+
+        recipe, specs, offset = self._ordered(wanted)
+        assert isinstance(recipe, Recipe)
+        return recipe.compiled(specs, offset, self._notify)
+
     def _specs(self, variant: str) -> dict[str, MetricSpec]:
         specs = {metric: self._campaign.software_metrics[metric] for metric in self._metrics[variant]}
         if variant.endswith(SECOND_RUN):  # the same program as for counters that are timed
@@ -148,10 +163,16 @@ class Builds:
 
     def _collect(self, wanted: tuple[str, int], build: Callable[[], Build]) -> None:
         """Collect a built program; raise a failure in the campaign's terms, with file and line."""
+        with self._failures():
+            self._made[wanted] = build()
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        """Within it, failures of a build are raised in the campaign's terms."""
         from instrumenter.errors import InstrumenterError, SpecError, ToolchainError
 
         try:
-            self._made[wanted] = build()
+            yield
         except SpecError as error:
             metric = error.metric
             where = self._document.where("software_metrics", metric) if metric else str(self._document.path)
@@ -196,15 +217,11 @@ def make_all(wanted: Wanted, workers: int | None = None, pool: ProcessPoolExecut
     if not missing:
         return
     for builds in dict.fromkeys(builds for builds, _ in missing):
-        builds._begin()
+        builds._begin(builds.lacks_library)
     if pool is None:
         # The first alone: it shows most mistakes, and builds the C library if that is missing.
-        names = [program_name(*one) for _, one in missing]
         few = len(missing) <= _TOO_FEW_FOR_PROCESSES
-        for number, (builds, one) in enumerate(missing if few else missing[:1]):
-            about = numbered(names, number)
-            with waiting(builds._notify, [PendingBuild(about, builds._outputs(one))]):
-                builds._collect(one, partial(_build_with, *builds._ordered(one), builds._notify, about))
+        _build_here(missing, len(missing) if few else 1)
         if few:
             return
         missing = missing[1:]
@@ -220,6 +237,25 @@ def make_all(wanted: Wanted, workers: int | None = None, pool: ProcessPoolExecut
                 raise
         return
     _build_in(pool, missing)
+
+
+def _build_here(missing: Sequence[tuple[Builds, tuple[str, int]]], count: int) -> None:
+    """Build the first ``count`` of ``missing`` in this process, one after another.
+
+    Until the C library is there, which another process makes, sources are compiled, and linked afterwards.
+    """
+    names = [program_name(*one) for _, one in missing]
+    with ExitStack() as kept:
+        links: dict[int, Callable[[], Build]] = {}  # by number
+        for number, (builds, one) in enumerate(missing[:count]):
+            if builds.lacks_library:
+                with waiting(builds._notify, [PendingBuild(numbered(names, number))]), builds._failures():
+                    links[number] = kept.enter_context(builds.compiled(one)).link
+        for number, (builds, one) in enumerate(missing[:count]):
+            about = numbered(names, number)
+            build = links.get(number) or partial(_build_with, *builds._ordered(one), builds._notify, about)
+            with waiting(builds._notify, [PendingBuild(about, builds._outputs(one))]):
+                builds._collect(one, build)
 
 
 def _build_in(pool: ProcessPoolExecutor, missing: Sequence[tuple[Builds, tuple[str, int]]], built: int = 0) -> None:
@@ -265,11 +301,8 @@ def _build_with(
 
 def _build(recipe: Recipe | ProjectRecipe, metrics: dict[str, MetricSpec], code_offset_bytes: int) -> Build:
     """In a worker: build a program."""
-    try:
-        with terminable():  # SIGTERM must end the compiler, too
-            return recipe.build(metrics, code_offset_bytes)
-    except Terminated:
-        os._exit(TERMINATED)  # the pool's next build in this process is not wanted either
+    with ending_with_worker():
+        return recipe.build(metrics, code_offset_bytes)
 
 
 def _recipe(
@@ -319,7 +352,8 @@ def _recipe_of_sources(
     campaign: Campaign, sampler: AnySampler | None, target: str, notify: Callable[[str], None]
 ) -> Recipe:
     """The recipe of a program given by its C files or by a catalogue entry with sources."""
-    from instrumenter.building.program_build import Recipe, preprocess_all
+    from instrumenter.building.generated_sources import preprocess_all
+    from instrumenter.building.program_build import Recipe
     from instrumenter.building.toolchain import Toolchain
 
     program = campaign.program

@@ -1,8 +1,7 @@
-"""Compiles the kernels of the emulator and of the statistics while a campaign's programs are built.
+"""Makes what only the first campaign after an installation has to make, while the campaign's programs are built.
 
-After an installation these kernels are compiled once and kept. While the cross-compiler builds its C library and the
-programs, processors are idle for part of the time: meanwhile the workers that will make the runs load the emulator and
-compile its kernels, and a thread of the command compiles those of the statistics.
+It is made once and kept. The workers that will make the runs meanwhile make the C library that the programs are linked
+with, load the emulator and compile its kernels; a thread of the command compiles those of the statistics.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import threading
 
 from measure.campaign.campaign_model import Campaign
 from measure.campaign.executor import Workers
+from measure.console.worker_pool import ending_with_worker
 
 
 class Preparation:
@@ -23,12 +23,14 @@ class Preparation:
         self._workers, self._target, self._campaign = workers, target, campaign
         self._thread: threading.Thread | None = None
 
-    def begin(self) -> None:
-        """Start the work, once; returns immediately."""
+    def begin(self, lacks_library: bool) -> None:
+        """Start the work, once; returns immediately. ``lacks_library``: the programs wait for the C library."""
         from emulator.timing.machine_file import machine_text
 
         if self._thread is None:
             if self._campaign.host is None:
+                if lacks_library and self._workers.local_pool is not None:
+                    self._workers.local_pool.submit(_prepare_library)
                 self._workers.prepare(self._target, machine_text(self._campaign.machine_file))
             self._thread = threading.Thread(target=_prepare_statistics)
             self._thread.start()
@@ -37,6 +39,14 @@ class Preparation:
         """Wait until the statistics are ready; the workers need no waiting."""
         if self._thread is not None:
             self._thread.join()
+
+
+def _prepare_library() -> None:
+    """In a worker: make what most programs need of the C library. A failure is left to the links, which report it."""
+    from instrumenter.building.toolchain import GUEST_TARGET, Toolchain
+
+    with ending_with_worker():
+        Toolchain(GUEST_TARGET).prepare_common_library()
 
 
 def _prepare_statistics() -> None:

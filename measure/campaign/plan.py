@@ -140,12 +140,12 @@ def make_plan(
     document: YamlDocument,
     notify: Callable[[str], None],
     target: str = "emulated",
-    begin: Callable[[], None] = lambda: None,
+    begin: Callable[[bool], None] = lambda lacks_library: None,
 ) -> Plan:
     """Check the campaign against machine and program, build every variant's program, and list the runs.
 
-    ``begin`` is called before the first build, if one is needed. Raises `CampaignError` for unknown metrics and for
-    programs that do not build, `MeasureError` when the compiler itself does not work.
+    ``begin`` is called before the first build, if one is needed (`Builds`). Raises `CampaignError` for unknown metrics
+    and for programs that do not build, `MeasureError` when the compiler itself does not work.
     """
     machine_text, clock_hz = checked_any_machine(campaign, document)
     target = HOST if campaign.host is not None and target == "emulated" else target

@@ -202,7 +202,7 @@ def _plan(
     document: YamlDocument,
     console: Console,
     target: str = "emulated",
-    begin: Callable[[], None] = lambda: None,
+    begin: Callable[[bool], None] = lambda lacks_library: None,
 ) -> Plan:
     try:
         return make_plan(campaign, document, lambda message: console.print(message, style="dim"), target, begin)

@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Any
 
+from measure.console.interrupts import TERMINATED, Terminated, terminable
+
 _starting = threading.Lock()  # of processes
 _GRACE_SECONDS = 5.0  # for a worker to end its own children
 
@@ -69,6 +71,16 @@ def end_now(pool: ProcessPoolExecutor) -> None:
         for process in processes:
             process.kill()
         _all_gone(processes, _GRACE_SECONDS)
+
+
+@contextmanager
+def ending_with_worker() -> Iterator[None]:
+    """In a worker, around work with child processes such as the compiler: `end_now` ends these, too."""
+    try:
+        with terminable():
+            yield
+    except Terminated:
+        os._exit(TERMINATED)  # the pool's next work in this process is not wanted either
 
 
 def _all_gone(processes: list[Any], seconds: float) -> bool:

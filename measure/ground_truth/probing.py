@@ -68,7 +68,7 @@ def find_metric_probes(campaign: Campaign, plain: RunSpec, calibration: Calibrat
     preserve it: when it happens as often in a whole run as the counter of ``calibration`` counted, in all builds.
     A probe whose total differs from the counter's is refused.
     """
-    from instrumenter.building.program_build import preprocess_all
+    from instrumenter.building.generated_sources import preprocess_all
     from instrumenter.building.toolchain import Toolchain
     from instrumenter.errors import InstrumenterError
     from instrumenter.find.probes import ProbeError, ProbeFinder

@@ -89,8 +89,9 @@ class CampaignOracle:
     """Judges groups of ``campaign.software_metrics``, as indices in its order, against the campaign's baselines.
 
     ``round_``: 0 for the search; other numbers measure anew with other seeds, baselines included. The first test
-    makes the baselines. ``begin`` is called before a program is built, if one is missing. Raises `CampaignError` for
-    programs and metrics that do not build, `RunError` when baselines fail; a group whose runs fail is bad.
+    makes the baselines. ``begin`` is called before a program is built, if one is missing (`Builds`). Raises
+    `CampaignError` for programs and metrics that do not build, `RunError` when baselines fail; a group whose runs
+    fail is bad.
     """
 
     def __init__(
@@ -104,7 +105,7 @@ class CampaignOracle:
         workers: Workers | int | None = None,
         target: str = "emulated",
         notify: Callable[[str], None] = lambda message: None,
-        begin: Callable[[], None] = lambda: None,
+        begin: Callable[[bool], None] = lambda lacks_library: None,
     ) -> None:
         self.names = tuple(campaign.software_metrics)
         self.round = round_

@@ -15,6 +15,7 @@ from common import file_cache as kept
 from common.file_cache import (
     OBJECTS,
     PROGRAMS,
+    checked_or_made,
     clear,
     kept_files,
     limit_bytes,
@@ -132,6 +133,35 @@ def test_many_processes_at_once(directory: Path, tmp_path: Path) -> None:
     assert [process.wait(60) for process in processes] == [0] * 4
     assert 0 < total(directory) <= 300 << 10
     assert not list(directory.rglob(".*.part"))
+
+
+_MAKER = """
+import sys, time
+from pathlib import Path
+from common.file_cache import checked_or_made
+
+def make():
+    with open(sys.argv[2], "a") as log:
+        log.write("made\\n")
+    time.sleep(0.5)
+    return b"body"
+
+assert checked_or_made(Path(sys.argv[1]), make) == b"body"
+"""
+
+
+def test_one_of_several_processes_makes_what_all_want(directory: Path, tmp_path: Path) -> None:
+    arguments = [sys.executable, "-c", _MAKER, str(path_of(directory, 1)), str(tmp_path / "log")]
+    processes = [subprocess.Popen(arguments) for _ in range(3)]
+    assert [process.wait(60) for process in processes] == [0] * 3
+    assert (tmp_path / "log").read_text() == "made\n"
+    write_checked(path_of(directory, 1), b"newer")
+    subprocess.run([*arguments[:2], _MAKER.replace('== b"body"', '== b"newer"'), *arguments[3:]], check=True)
+
+
+def test_what_cannot_be_kept_is_made(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert checked_or_made(tmp_path / "file" / "a" / "b" / "c", lambda: b"body") == b"body"
 
 
 def strangers(directory: Path) -> list[Path]:

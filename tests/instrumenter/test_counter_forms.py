@@ -10,7 +10,8 @@ from pydantic import ValidationError
 from emulator.linux.vfs.files import VirtualFiles
 from emulator.machine import Machine
 from emulator.probes import BlockCounter
-from instrumenter.building.program_build import build_program, preprocess_all
+from instrumenter.building.generated_sources import preprocess_all
+from instrumenter.building.program_build import build_program
 from instrumenter.building.toolchain import Toolchain
 from instrumenter.find.probes import ProbeFinder
 from instrumenter.rewrite.counter_layout import CounterLayout

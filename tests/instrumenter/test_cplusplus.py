@@ -10,7 +10,8 @@ import pytest
 
 from emulator.machine import Machine
 from emulator.probes import EventCounter
-from instrumenter.building.program_build import Build, build_program, preprocess_all
+from instrumenter.building.generated_sources import preprocess_all
+from instrumenter.building.program_build import Build, build_program
 from instrumenter.building.project import Project, ProjectRecipe
 from instrumenter.building.toolchain import Toolchain
 from instrumenter.errors import InstrumenterError, SpecError

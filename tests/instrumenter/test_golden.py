@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from common.yaml_document import YamlDocument
-from instrumenter.building.program_build import generate
+from instrumenter.building.generated_sources import generate
 from instrumenter.building.toolchain import GUEST_TARGET
 from instrumenter.errors import SpecError
 from instrumenter.spec.software_metrics import InstrumentSpec

@@ -8,13 +8,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from instrumenter.building.program_build import (
-    Generated,
-    SamplerConfig,
-    build_program,
-    generate,
-    preprocess_all,
-)
+from instrumenter.building.generated_sources import Generated, generate, preprocess_all
+from instrumenter.building.program_build import SamplerConfig, build_program
 from instrumenter.building.toolchain import GUEST_TARGET, Toolchain
 from instrumenter.errors import InstrumenterError, SourceError, SpecError
 from instrumenter.spec.software_metrics import MetricSpec

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from instrumenter.building.program_build import generate
+from instrumenter.building.generated_sources import generate
 from instrumenter.find.languages import is_cplusplus
 from instrumenter.spec.software_metrics import MetricSpec
 

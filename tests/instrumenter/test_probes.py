@@ -8,7 +8,8 @@ import pytest
 
 from emulator.machine import Machine
 from emulator.probes import BlockCounter, StoreWatch
-from instrumenter.building.program_build import build_program, preprocess_all
+from instrumenter.building.generated_sources import preprocess_all
+from instrumenter.building.program_build import build_program
 from instrumenter.building.toolchain import Toolchain
 from instrumenter.errors import InstrumenterError
 from instrumenter.find.probes import Probe, ProbeError, ProbeFinder

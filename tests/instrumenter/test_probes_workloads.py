@@ -15,7 +15,8 @@ import pytest
 
 from emulator.machine import Machine
 from emulator.probes import BlockCounter, StoreWatch
-from instrumenter.building.program_build import build_program, preprocess_all
+from instrumenter.building.generated_sources import preprocess_all
+from instrumenter.building.program_build import build_program
 from instrumenter.building.toolchain import GUEST_TARGET, Toolchain
 from instrumenter.find.probes import Probe, ProbeError, ProbeFinder
 from instrumenter.spec.software_metrics import MetricSpec

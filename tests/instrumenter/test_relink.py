@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from emulator.linux.loader.elf import ElfImage, load_image
 from emulator.linux.vfs.files import VirtualFiles
 from emulator.machine import Machine
-from instrumenter.building.program_build import Build, Recipe, preprocess_all
+from instrumenter.building.generated_sources import preprocess_all
+from instrumenter.building.program_build import Build, Recipe
 from instrumenter.building.relink import COMMAND_NAME, OBJECTS, PADDING, can_relink, keep_link, relinked, symbol_order
 from instrumenter.building.toolchain import Toolchain, linker_arguments
 from instrumenter.errors import SourceError

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from instrumenter.building.program_build import build_program, preprocess_all
+from instrumenter.building.generated_sources import preprocess_all
+from instrumenter.building.program_build import build_program
 from instrumenter.building.toolchain import Toolchain
 from instrumenter.spec.software_metrics import MetricSpec
 from measure.programs.catalogue import ensure_sources, load_catalogue

@@ -14,7 +14,8 @@ from emulator.linux.vfs.files import VirtualFiles
 from emulator.machine import Machine
 from emulator.probes import BlockCounter
 from instrumenter.building.build_advice import failed_build
-from instrumenter.building.program_build import Build, SamplerConfig, build_program, preprocess_all
+from instrumenter.building.generated_sources import preprocess_all
+from instrumenter.building.program_build import Build, SamplerConfig, build_program
 from instrumenter.building.project import Project, ProjectRecipe, linked_programs
 from instrumenter.building.project_tree import tree_digest
 from instrumenter.building.toolchain import Toolchain

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import llvmlite
 
-from common.file_cache import object_path, read_checked, write_checked
+from common.file_cache import checked_or_made, object_path
 from emulator.engine.codegen.code_image import FORMAT, CodeImage, LoadedCode, linked, unpacked
 
 _NOTHING: dict[str, int] = {}
@@ -66,14 +66,11 @@ class Compiler:
         """
         if key is None:
             key = text = text if isinstance(text, str) else text()
-        path = self.path_of(key) if keep else None
-        kept = None if path is None else read_checked(path)
-        if kept is not None:
-            return unpacked(kept)
-        made = linked(self.object(text if isinstance(text, str) else text(), is_kernel=is_kernel))
-        if path is not None:
-            write_checked(path, made.packed())
-        return made
+
+        def made() -> CodeImage:
+            return linked(self.object(text if isinstance(text, str) else text(), is_kernel=is_kernel))
+
+        return unpacked(checked_or_made(self.path_of(key), lambda: made().packed())) if keep else made()
 
     @property
     def has_llvm(self) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from common.file_cache import object_path, read_checked, write_checked
+from common.file_cache import checked_or_made, object_path
 from emulator.engine.blocks import BlockCache
 from emulator.engine.codegen.compiler import Compiler
 from emulator.engine.decode import discovery_kernel as k
@@ -173,11 +173,10 @@ def _kernel(compiler: Compiler) -> tuple[int, k.InstructionSet]:
 def _instruction_set() -> k.InstructionSet:
     """The instruction table for the kernel. It is kept on disk, for expanding 65,536 compressed instructions takes
     long."""
-    path = object_path(f"instructions {sources_identity()}")
-    raw = read_checked(path)
-    if raw is None:
-        raw = b"".join(array.tobytes() for array in _make_instruction_set())
-        write_checked(path, raw)
+    raw = checked_or_made(
+        object_path(f"instructions {sources_identity()}"),
+        lambda: b"".join(array.tobytes() for array in _make_instruction_set()),
+    )
     words = np.frombuffer(raw, np.int64)
     # Words of ``expanded`` (uint32), ``groups`` (int32) and ``candidates``; the other three have a known length, too.
     ends = [(1 << 16) // 2, 1024, 0, k.ROW_DTYPE.itemsize // 8 * len(TABLE), k.N_VARIANTS * len(TABLE), _ROUNDING_MODES]

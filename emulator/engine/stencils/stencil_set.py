@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from common.file_cache import read_checked, write_checked
+from common.file_cache import checked_or_made
 from emulator.engine.codegen.compiler import Compiler
 from emulator.engine.codegen.object_file import R_32, R_32S, R_64, R_PC32, R_PLT32, ObjectFile
 from emulator.engine.persist.translation_store import sources_identity
@@ -41,14 +41,13 @@ _SIZES = struct.Struct("<4Q")
 @functools.cache
 def stencils_for(compiler: Compiler, selection: TraceSelection) -> StencilSet:
     """The stencils for ``selection``, from disk, or compiled and kept."""
-    path = compiler.path_of(f"stencils {selection} {sources_identity()}")
-    raw = read_checked(path)
-    if raw is None:
+
+    def make() -> bytes:
         from emulator.engine.stencils.stencil_compiler import StencilEmitter
 
-        raw = _packed(_read(compiler.object(StencilEmitter(selection).emit())))
-        write_checked(path, raw)
-    return _unpacked(raw)
+        return _packed(_read(compiler.object(StencilEmitter(selection).emit())))
+
+    return _unpacked(checked_or_made(compiler.path_of(f"stencils {selection} {sources_identity()}"), make))
 
 
 def _packed(stencils: StencilSet) -> bytes:

@@ -6,9 +6,13 @@ import os
 import re
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from common.compiler_cache import compiler_cache
+from instrumenter.building.program_build import Build, CompiledProgram, Recipe
+from instrumenter.building.toolchain import Toolchain
 from measure.campaign import build_notices
 from measure.campaign.build_notices import PendingBuild, last_line, unfinished, waiting
 from measure.campaign.builds import Builds, make_all
@@ -55,6 +59,40 @@ def test_only_what_is_asked_for_is_built_and_in_several_processes(campaign_file:
     assert sizes[0] < sizes[-1]
     again = builds_of(campaign_file)
     assert again[wanted[3]] == builds[wanted[3]]
+
+
+def test_sources_are_compiled_until_the_library_is_there_and_then_linked(
+    campaign_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = [(BASELINE, 0), ("order1-1", 0), ("order1-2", 0)]
+    usual = builds_of(campaign_file)
+    usual.make(wanted)
+    # An empty cache of builds beside the compiler's libraries.
+    compilers = compiler_cache()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    compiler_cache().parent.mkdir()
+    compiler_cache().symlink_to(compilers)
+    monkeypatch.setattr(Toolchain, "lacks_c_library", property(lambda toolchain: len(done) < 2))
+    done: list[str] = []
+    compile_all, link = Recipe.compiled, CompiledProgram.link
+
+    def compiled(recipe: Recipe, *arguments: Any) -> Any:
+        done.append("compiled")
+        return compile_all(recipe, *arguments)
+
+    def linked(program: CompiledProgram) -> Build:
+        done.append("linked")
+        return link(program)
+
+    monkeypatch.setattr(Recipe, "compiled", compiled)
+    monkeypatch.setattr(CompiledProgram, "link", linked)
+    ahead = builds_of(campaign_file)
+    ahead.make(wanted)
+    assert done == ["compiled", "compiled", "linked", "linked", "compiled", "linked"]
+    for one in wanted:
+        assert ahead[one].elf_path != usual[one].elf_path
+        assert ahead[one].elf_path.read_bytes() == usual[one].elf_path.read_bytes()
+        assert ahead[one].counters == usual[one].counters
 
 
 def test_code_that_only_moves_the_program_is_not_counted(campaign_file: Path) -> None:
@@ -194,5 +232,5 @@ def test_a_project_that_builds_for_long_shows_its_output(tmp_path: Path, monkeyp
     still = [text for text in said if "checking seed 3" in text and "its own command" not in text]
     assert still
     assert all(
-        re.fullmatch(r"Still building the plain program, \d s; it printed last: checking seed 3", one) for one in still
+        re.fullmatch(r"Still building the plain program, \d+ s; it printed last: checking seed 3", one) for one in still
     )

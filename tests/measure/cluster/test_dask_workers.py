@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from instrumenter.building.program_build import Recipe, preprocess_all
+from instrumenter.building.generated_sources import preprocess_all
+from instrumenter.building.program_build import Recipe
 from instrumenter.building.relink import relinked
 from instrumenter.building.toolchain import Toolchain
 from measure.campaign.campaign_file import load_campaign

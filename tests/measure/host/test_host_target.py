@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from instrumenter.building.program_build import HostSamplerConfig, Recipe, preprocess_all
+from instrumenter.building.generated_sources import preprocess_all
+from instrumenter.building.program_build import HostSamplerConfig, Recipe
 from instrumenter.building.toolchain import HOST_TARGET, Toolchain
 from instrumenter.errors import InstrumenterError
 from instrumenter.host_sampler_format import MAGIC, read_host_trace

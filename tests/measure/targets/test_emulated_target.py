@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from instrumenter.building.program_build import Recipe, SamplerConfig, build_program, preprocess_all
+from instrumenter.building.generated_sources import preprocess_all
+from instrumenter.building.program_build import Recipe, SamplerConfig, build_program
 from instrumenter.building.toolchain import Toolchain
 from instrumenter.sampler_format import read_sampler_trace
 from instrumenter.spec.software_metrics import MetricSpec
