@@ -77,11 +77,12 @@ class MetricFinding:
 
 
 def metric_findings(
-    tables: Mapping[str, Sequence[NDArray[np.float64]]], metrics: Sequence[str], kind: Kind
+    tables: Mapping[str, Sequence[NDArray[np.float64]]], metrics: Sequence[str], kind: Kind, tied: float = TIED
 ) -> list[MetricFinding]:
     """The uninformative ones among ``metrics``, the gravest first.
 
     ``tables``: group to its runs, ``(n_i, m)`` events per record each, a column a metric; nan: not measured.
+    ``tied``: the fraction beyond which a metric is tied.
     """
     found = []
     for column, metric in enumerate(metrics):
@@ -90,7 +91,7 @@ def metric_findings(
             columns = [values[:, column][np.isfinite(values[:, column])] for values in runs]
             columns = [values for values in columns if len(values)]
             share = float(np.mean([_share(values) for values in columns])) if columns else 0.0
-            problem = _problem(columns, share)
+            problem = _problem(columns, share, tied)
             if problem is not None:
                 by_problem.setdefault(problem, []).append((group, share, columns))
         for problem, groups in by_problem.items():
@@ -123,14 +124,14 @@ def caveat(findings: Sequence[MetricFinding]) -> str:
     return f"it {' and '.join(parts)}" if parts else ""
 
 
-def _problem(columns: Sequence[NDArray[np.float64]], share: float) -> Problem | None:
+def _problem(columns: Sequence[NDArray[np.float64]], share: float, tied: float) -> Problem | None:
     if not columns:
         return None
     if not any(values.any() for values in columns):
         return "no events"
     if all((values == values[0]).all() for values in columns):
         return "constant"
-    return "tied" if share > TIED else None
+    return "tied" if share > tied else None
 
 
 def _share(values: NDArray[np.float64]) -> float:

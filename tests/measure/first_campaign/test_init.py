@@ -14,8 +14,10 @@ import yaml
 from rich.console import Console
 
 from measure.campaign.campaign_file import load_campaign
+from measure.first_campaign import trial_run
 from measure.first_campaign.command import tell_written
 from measure.first_campaign.software_choice import Choice
+from measure.perturbation.uninformative_metrics import TIED, MetricFinding
 from tests.measure.demo_program import PROGRAM
 from tests.measure.first_campaign.init_command import counted, failed, measure
 
@@ -136,6 +138,21 @@ def test_a_campaign_for_a_project_with_a_makefile_can_be_run(folder: Path) -> No
     ran = measure("run", "--counts", "demo.yaml")
     assert ran.exit_code == 0, ran.output
     assert "never fires" not in ran.output
+
+
+def test_a_metric_that_is_nearly_tied_is_taken_after_others(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nearly = MetricFinding("PAPI_LD_INS", "hardware", "tied", ("baseline",), 0.45, 1, 800, 1e6)
+
+    def findings(tables: Any, names: Any, kind: Any, tied: float = TIED) -> list[MetricFinding]:
+        return [nearly] if tied < nearly.share else []
+
+    monkeypatch.setattr(trial_run, "metric_findings", findings)
+    (folder / "demo.c").write_text(PROGRAM)
+    result = measure("init", "demo.c")
+    assert result.exit_code == 0, result.output
+    chosen = load_campaign(folder / "demo.yaml")[0].hardware_metrics
+    assert "PAPI_SR_INS" in chosen
+    assert "PAPI_LD_INS" not in chosen  # of eight
 
 
 def test_a_program_whose_time_goes_in_libraries_gets_counters_of_its_own_functions(folder: Path) -> None:
