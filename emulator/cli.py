@@ -11,7 +11,7 @@ import click
 
 from common.startup import starting
 from emulator.cache_command import clear_cache, show_cache
-from emulator.guest_options import Guest, guest_options
+from emulator.guest_options import Guest, about_hidden_files, guest_options
 
 if TYPE_CHECKING:
     from emulator.analyzers.analysis_session import Session
@@ -78,7 +78,8 @@ def _list_system_calls(context: click.Context, _: click.Parameter, wanted: bool)
     ./chess small
   emulate --analyzer caches --select 'symbol=search class=load' \\
     --from main -- ./chess small
-  emulate --map /data=./inputs --limit 2G -- ./program /data/a.txt
+  emulate --map a.txt --limit 2G -- ./program a.txt
+  emulate --map /data=./inputs -- ./program /data/a.txt
   emulate --analyzer ./mine.py:MyAnalyzer -- ./program
 
 A selection is KEY=VALUE,VALUE ...: class (load, store, memory, branch, call, control, fp, ...) and mnemonic select
@@ -164,7 +165,7 @@ def main(
             _bounds(session, first, last)
         except EmulatorError as error:
             raise SystemExit(_complain(error, USAGE_ERROR)) from None
-    status = _run(machine, session, first, last, core, stats, gdb_port)
+    status = _run(machine, arguments, session, first, last, core, stats, gdb_port)
     machine.save_translations()
     # Exit at once: a region that is still being compiled is of no use any more.
     sys.stdout.flush()
@@ -232,8 +233,8 @@ def _run_watched(session: Session, first: str | None, last: str | None) -> Endin
 
 
 def _run(
-    machine: Machine, session: Session | None, first: str | None, last: str | None, core: Any, stats: bool,
-    gdb_port: int | None,
+    machine: Machine, arguments: tuple[str, ...], session: Session | None, first: str | None, last: str | None,
+    core: Any, stats: bool, gdb_port: int | None,
 ) -> int:  # fmt: skip
     """Run to the end, print messages, counts and analyzers' reports, and return the exit status."""
     from emulator.errors import EmulatorError
@@ -251,7 +252,7 @@ def _run(
     except KeyboardInterrupt:
         status = 130
     machine.drain()
-    _report(machine, core, stats)
+    _report(machine, core, stats, arguments)
     if session is not None:
         try:
             session.finish()
@@ -286,10 +287,14 @@ def _timing(machine_path: Path | None, seed: int) -> tuple[Any, int]:
     return InOrderCore(config, seed), config.clock_hz
 
 
-def _report(machine: Machine, core: Any, stats: bool) -> None:
-    """Print unsupported system calls, files that are lost, and, with --stats, the counts."""
+def _report(machine: Machine, core: Any, stats: bool, arguments: tuple[str, ...]) -> None:
+    """Print unsupported system calls, files that the program does not see, files that are lost, and, with --stats, the
+    counts."""
     for name in machine.kernel.unsupported:
         click.echo(f"emulate: the program asked for {name}, which is not supported (ENOSYS)", err=True)
+    hidden = about_hidden_files(machine.files.not_found(), arguments)
+    if hidden:
+        click.echo(f"emulate: {hidden}", err=True)
     left = machine.files.left_in_memory()
     if left:
         more = f" and {len(left) - 3} more" if len(left) > 3 else ""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import os
+import shlex
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,8 +30,9 @@ def guest_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @click.option("--root", type=click.Path(path_type=Path, exists=True, file_okay=False),
                   help="Directory that the guest sees as /, read-only; /tmp is in memory when it is missing "
                        "or empty there. Default: an empty one in memory.")  # fmt: skip
-    @click.option("--map", "maps", multiple=True, metavar="GUEST=HOST",
-                  help="Show the host file or directory HOST to the guest as GUEST. Repeatable.")  # fmt: skip
+    @click.option("--map", "maps", multiple=True, metavar="[GUEST=]HOST",
+                  help="Show the host file or directory HOST to the guest, as GUEST or under its own name. "
+                       "Repeatable.")  # fmt: skip
     @click.option("--writable", multiple=True, metavar="GUEST",
                   help="Let the guest write below this mapped path. Repeatable.")  # fmt: skip
     @click.option("--env", multiple=True, metavar="NAME=VALUE", help="Environment of the guest. Repeatable.")
@@ -45,8 +48,34 @@ def guest_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return with_guest
 
 
+def own_guest_path(name: str) -> str:
+    """Where a guest finds the file that it calls ``name``: the directory in which it starts is /."""
+    return os.path.normpath("/" + name.lstrip("/"))
+
+
+def about_hidden_files(not_found: Sequence[str], arguments: Sequence[str]) -> str:
+    """How to show the guest the files of the host among those that it did not find; empty if there are none.
+
+    ``not_found``: guest paths (`VirtualFiles.not_found`). A file of the host is one that its ``arguments`` name, or
+    one below the current directory.
+    """
+    named = {own_guest_path(argument): argument for argument in arguments}
+    hosts = [named.get(path, path.lstrip("/")) for path in not_found]
+    hidden = [host for host in hosts if os.path.isfile(host)]
+    if not hidden:
+        return ""
+    maps = " ".join(f"--map {shlex.quote(host)}" for host in hidden)
+    return f"the program did not find {', '.join(hidden)}: it sees no file of this machine without `{maps}`"
+
+
 def _mapping(value: str) -> tuple[str, Path]:
-    guest, separator, host = value.partition("=")
-    if not separator or not guest.startswith("/"):
-        raise click.BadParameter(f"got {value!r}, expected GUEST=HOST with an absolute guest path", param_hint="--map")
-    return guest, Path(host)
+    """The guest path and the host path of a value of --map."""
+    guest, separator, host = value.rpartition("=")
+    if os.path.exists(value):  # its name may have such a sign
+        guest, separator, host = "", "", value
+    if separator and not guest.startswith("/"):
+        raise click.BadParameter(
+            f"got the guest path {guest!r}, expected an absolute one: --map {own_guest_path(guest)}={host}",
+            param_hint="--map",
+        )
+    return guest or own_guest_path(host), Path(host)

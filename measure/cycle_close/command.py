@@ -107,7 +107,7 @@ def trace_job(
                 watch.detach_gdb()
         seconds = time.perf_counter() - started
         machine.save_translations()
-        problem = bad_ending(machine)
+        problem = bad_ending(machine, job)
     if not intervals:
         raise MeasureError(f"{job.program}: nothing was executed ({problem or 'interrupted'})")
     columns = _columns(tracer.reestimated(intervals), config)
@@ -120,7 +120,7 @@ def _trace_twice(job: Job, elf: Path, core: InOrderCore, settings: Settings) -> 
     with machine_for(job, elf) as machine:
         first_run = profile(machine, core.config, settings)
         machine.save_translations()
-        problem = bad_ending(machine)
+        problem = bad_ending(machine, job)
     with machine_for(job, elf) as machine:
         intervals = list(trace_second_run(machine, core, settings, first_run, job.samples))
         machine.save_translations()  # they differ from those of the first run: only lines and counts are recorded

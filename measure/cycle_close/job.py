@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from emulator.guest_options import Guest
+from emulator.guest_options import Guest, about_hidden_files
 from measure.errors import CampaignError
 
 if TYPE_CHECKING:
@@ -102,15 +100,16 @@ def machine_for(job: Job, elf: Path) -> Machine:
     )
 
 
-def bad_ending(machine: Machine) -> str | None:
-    """Why the guest failed, with its last words; None if it succeeded or is still running."""
+def bad_ending(machine: Machine, job: Job) -> str | None:
+    """Why the guest failed, with its last words, and what files of the host it did not see; None if it succeeded or is
+    still running."""
     ending = machine.ending
     if ending is None or ending.status == 0:
         return None
     words = machine.files.output(2)[-_LAST_BYTES:].decode("utf-8", "replace").strip()
     reason = ending.message or f"exit status {ending.status}" + (f": {words}" if words else "")
-    seen = "; the program sees no file of yours: expected `--map /GUEST=HOST` for each that it reads, before PROGRAM"
-    return reason + (seen if os.strerror(errno.ENOENT) in words else "")
+    hidden = about_hidden_files(machine.files.not_found(), job.arguments)
+    return f"{reason}; {hidden}, before PROGRAM" if hidden else reason
 
 
 def check_length(job: Job, interval_instructions: int, executed: int) -> None:

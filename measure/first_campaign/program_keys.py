@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from common.cplusplus_symbols import shortened
+from emulator.guest_options import own_guest_path
 from instrumenter.building.project_tree import TOOL_NAMES, TOOLS
 from instrumenter.errors import BuildFailure, InstrumenterError, SourceError
 from instrumenter.find.languages import is_cplusplus
@@ -188,12 +189,12 @@ def input_keys(arguments: Sequence[str], stdin: Path | None, files: Sequence[str
     mapped: dict[str, str] = {}
     for argument in arguments:
         if argument and Path(argument).is_file():
-            mapped[_guest_path(argument)] = relative(Path(argument), beside)
+            mapped[own_guest_path(argument)] = relative(Path(argument), beside)
     for given in files:
         guest, equals, host = given.rpartition("=")
         if equals and not guest.startswith("/"):
             raise CampaignError(f"--file {given}: got the guest path '{guest}', expected an absolute one: /{guest}")
-        mapped[guest or _guest_path(host)] = relative(_existing(Path(host), "--file"), beside)
+        mapped[guest or own_guest_path(host)] = relative(_existing(Path(host), "--file"), beside)
     if mapped:
         found["files"] = mapped
     return found
@@ -232,10 +233,6 @@ def _is_source(path: Path) -> bool:
 def relative(path: Path, beside: Path) -> str:
     """``path`` relative to the directory ``beside``, where the campaign file is."""
     return os.path.relpath(path.resolve(), beside.resolve())
-
-
-def _guest_path(argument: str) -> str:
-    return os.path.normpath("/" + argument.lstrip("/"))
 
 
 def _existing(path: Path, option: str) -> Path:

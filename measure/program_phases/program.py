@@ -42,7 +42,7 @@ def profile(
         with Status(console, "finding basic block vectors"), machine_for(job, elf) as emulated:
             found = profile_blocks(emulated, interval_instructions, model)
             emulated.save_translations()
-            problem = bad_ending(emulated)
+            problem = bad_ending(emulated, job)
     except EmulatorError as error:
         raise CampaignError(str(error)) from None
     if found.vectors.n_intervals == 0:

@@ -237,6 +237,29 @@ def test_emulate_says_which_files_are_gone(tmp_path: Path) -> None:
     assert (tmp_path / "a").read_text() == "text"
 
 
+def test_emulate_says_how_a_program_sees_the_files_that_it_did_not_find(tmp_path: Path) -> None:
+    source = tmp_path / "reader.c"
+    source.write_text(
+        "#include <stdio.h>\nint main(int n, char **paths) {\n  int found = 0;\n"
+        '  for (int i = 1; i < n; i++) found += fopen(paths[i], "r") != NULL;\n  return found;\n}\n'
+    )
+    program = str(build_program([source]).elf_path)
+    there, spaced = str(tmp_path / "a=b.txt"), str(tmp_path / "in put")
+    for path in (there, spaced):
+        Path(path).touch()
+    missed = emulate("--", program, there, "pyproject.toml", spaced, "nowhere")
+    assert missed.returncode == 0
+    assert missed.stderr == (
+        f"emulate: the program did not find {there}, pyproject.toml, {spaced}: it sees no file of this machine without "
+        f"`--map {there} --map pyproject.toml --map '{spaced}'`\n"
+    )
+    seen = emulate("--map", there, "--map", "pyproject.toml", "--map", spaced, "--", program, there, "pyproject.toml")
+    assert (seen.returncode, seen.stderr) == (2, "")
+    refused = emulate("--map", "in=pyproject.toml", "--", program)
+    assert refused.returncode == 2
+    assert "expected an absolute one: --map /in=pyproject.toml" in refused.stderr
+
+
 def test_the_guest_sees_only_mapped_files(mixture: Path) -> None:
     files = VirtualFiles()
     with pytest.raises(FileNotFoundError):
