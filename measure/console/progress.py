@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 LINE_SECONDS = 30.0  # between lines without a terminal
+_NOTED_SECONDS = 150.0  # after a note, which tells of the same work
 _LEAST_SECONDS = 5.0  # between lines, also when much is done
 _MANY_SECONDS = 10.0  # of the same work, to be told
 _STEPS = 10  # number of parts of the work after each of which a line is due
@@ -37,12 +38,16 @@ class _Lines:
         self._due = time.monotonic() + LINE_SECONDS
         self._console.print(self._describe(), markup=False, soft_wrap=True)
 
+    def put_off(self, seconds: float) -> None:
+        """Print no line for so long."""
+        self._due = time.monotonic() + seconds
+
     def close(self) -> None:
         self._over.set()
         self._thread.join()
 
     def _print_on(self) -> None:
-        while not self._over.wait(max(0.0, self._due - time.monotonic())):
+        while not self._over.wait(min(max(0.0, self._due - time.monotonic()), LINE_SECONDS)):
             if time.monotonic() >= self._due:
                 self.print_now()
 
@@ -77,6 +82,14 @@ class Status:
     def update(self, text: str | Callable[[], str]) -> None:
         """Replace the line."""
         self._text, self._since = text, time.monotonic()
+        if self._lines is not None:
+            self._lines.put_off(LINE_SECONDS)
+
+    def note(self, text: str) -> None:
+        """Print what the work itself tells; without a terminal it takes the place of the status line for a while."""
+        self._console.print(text, style="dim", markup=False)
+        if self._lines is not None:
+            self._lines.put_off(_NOTED_SECONDS)
 
     def say(self) -> None:
         """Print the line now, if there is no terminal: after a change that belongs into a log."""

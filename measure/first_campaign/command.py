@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -25,6 +25,7 @@ from measure.first_campaign.campaign_text import campaign_text, draft_text
 from measure.first_campaign.profile import profile
 from measure.first_campaign.program_keys import (
     check_exists,
+    condition_of_main,
     flag_keys,
     input_keys,
     program_keys,
@@ -79,17 +80,13 @@ def write_first_campaign(request: Request, console: Console) -> Path:
     copy_to = _place_of_copy(place, machine) if request.machine is None else None
     beside = place.parent
     with Status(console, "building the program") as status:
-
-        def say(text: str) -> None:
-            console.print(escape(text), style="dim")
-
         flags = flag_keys(request.flags, request.program, request.build)
-        keys = program_keys(request.program, request.build, request.binary, beside, say) | flags
+        keys = program_keys(request.program, request.build, request.binary, beside, status.note) | flags
         given = input_keys(request.arguments, request.stdin, request.files, beside)
         if request.exit_status:
             given["exit_status"] = request.exit_status
         draft = _Draft(name, {**keys, **given}, relative(machine, beside), place, request)
-        build = draft.build(say)
+        build = draft.build(status.note)
         status.update("running the program")
         try:
             found = profile(draft.campaign, build.elf_path)
@@ -104,7 +101,7 @@ def write_first_campaign(request: Request, console: Console) -> Path:
             raise CampaignError(f"{request.program}: {_with_advice(str(error), given)}") from None
         status.update("building the program with all counters, and counting events")
         choice = draft.attempt(
-            lambda: choose_counters(draft.campaign, draft.document, found.functions, trial.every_cycles, say)
+            lambda: choose_counters(draft.campaign, draft.document, found.functions, trial.every_cycles, status.note)
         )
     final_machine = relative(copy_to, beside) if copy_to is not None else draft.machine
     text = campaign_text(
@@ -142,7 +139,7 @@ class _Draft:
                 sources = [program.source] if program.source else list(program.sources)
                 more = sources_that_define(missing, sources) if "main" not in missing else []
                 if not more:
-                    raise CampaignError(_link_advice(str(error), missing, bool(sources))) from None
+                    raise CampaignError(_link_advice(str(error), missing, sources)) from None
                 notify(f"{', '.join(missing)}: defined in {', '.join(path.name for path in more)}, taken, too")
                 own = {key: value for key, value in self.program.items() if key not in ("source", "sources")}
                 self.program = {**sources_keys([*sources, *more], self._place.parent), **own}
@@ -171,13 +168,20 @@ def _check_machine(path: Path) -> None:
         raise CampaignError(str(error)) from None
 
 
-def _link_advice(message: str, missing: list[str], has_sources: bool) -> str:
+def _link_advice(message: str, missing: list[str], sources: Sequence[Path]) -> str:
     """``message`` on a build that failed, with what to do about its flags or the names that the linker missed."""
-    if has_sources and not missing and re.search("does not compile|cannot be preprocessed", message):
+    if sources and not missing and re.search("does not compile|cannot be preprocessed", message):
         return f"{message}\nFlags of the compiler, such as -std=c++20 or -I with a directory, are given with --flags"
     if "main" in missing:
+        for source in sources:
+            found = condition_of_main(source)
+            if found:
+                return (
+                    f"{message}\n{source}:{found[0]}: the function main is there only where {found[1]} is defined: "
+                    f"give --flags '-O2 -D{found[1]}', or the whole directory"
+                )
         return f"{message}\nThe program has no function main: give the file that has it, or the whole directory"
-    if missing and has_sources:
+    if missing and sources:
         return (
             f"{message}\nNo source file beside it defines {', '.join(missing)}. The C library has the mathematical and "
             "the thread functions; other libraries must be part of the program: give a directory with their sources"

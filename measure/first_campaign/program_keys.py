@@ -38,6 +38,8 @@ _OF_BUILD = re.compile(r"HOST|BUILD|NATIVE", re.I)  # in names of variables: for
 _BEFORE = r"(?:^|[;}])(?:(?!\b(?:if|for|while|switch|return|else)\b)[^\n;=#])*"  # on the line of a definition
 _VERSION = re.compile(r"[-_](?:v?\d.*|main|master)$")  # at the end of a directory's name
 _MAIN = re.compile(r"^[^\n;=#/]*(?<!\w)main\s*\([^;{]*\)\s*\{", re.M)
+_DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|elifdef|else|endif)\b.*$", re.M)
+_IF_DEFINED = re.compile(r"[ \t]*#[ \t]*if(?:def[ \t]+|[ \t]+defined[ \t]*\(?[ \t]*|[ \t]+)([A-Za-z_]\w*)[ \t)]*$")
 _MAKEFILES = ("GNUmakefile", "makefile", "Makefile")  # in make's order
 _BUILDS = (
     (("configure",), _CONFIGURE),
@@ -215,6 +217,26 @@ def sources_that_define(names: Sequence[str], sources: Sequence[Path]) -> list[P
         if not _MAIN.search(text) and any(all(one.search(text) for one in needed) for needed in definitions):
             found.append(candidate)
     return found
+
+
+def condition_of_main(source: Path) -> tuple[int, str] | None:
+    """The line of the function main in ``source`` that is there only where a macro is defined, and that macro."""
+    text = source.read_text("utf-8", "replace")
+    for main in _MAIN.finditer(text):
+        line = text.count("\n", 0, main.start()) + 1
+        open_conditions: list[str] = []
+        for directive in _DIRECTIVE.finditer(text, 0, main.start()):
+            if directive[1] == "endif":
+                del open_conditions[-1:]
+            elif directive[1].startswith("if"):
+                open_conditions.append(directive[0])
+            elif open_conditions:
+                open_conditions[-1] = ""  # the other branch
+        for condition in open_conditions:
+            asked = _IF_DEFINED.match(condition)
+            if asked:
+                return line, asked[1]
+    return None
 
 
 def _definition_of(name: str) -> list[re.Pattern[str]]:

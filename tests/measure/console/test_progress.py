@@ -182,6 +182,20 @@ def test_without_a_terminal_a_line_though_nothing_ends(monkeypatch: pytest.Monke
     assert lines_of(console)[-1] == "linking, 0 s"
 
 
+def test_a_note_takes_the_place_of_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.02)
+    console = log()
+    with Status(console, "building") as status:
+        status.note("Still building [it]")
+        time.sleep(0.2)
+        told = lines_of(console)
+        status.update("running")
+        wait_for(console, 3)
+    assert [line for line in told if line != "building"] == ["Still building [it]"]
+    assert told[-1] == "Still building [it]"
+    assert lines_of(console)[len(told)] == "running"
+
+
 def wait_for(console: Console, lines: int) -> None:
     deadline = time.monotonic() + 30
     while len(lines_of(console)) < lines:

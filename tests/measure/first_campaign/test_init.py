@@ -243,6 +243,14 @@ def test_what_a_link_misses_is_taken_from_the_files_beside(folder: Path) -> None
     assert yaml.safe_load((folder / "demo.yaml").read_text())["program"] == {"sources": ["demo.c", "work.c"]}
     assert "defined in work.c, taken, too" in " ".join(result.output.split())
     assert "has no function main" in failed("unused.c")
+    (folder / "library.c").write_text(
+        "#ifndef LIBRARY_H\n#define LIBRARY_H\n#endif\nint twice(int n) { return 2 * n; }\n"
+        "#if defined(WITH_MAIN)\n#ifdef _WIN32\n#else\nint main(void) {\n  return twice(0);\n}\n#endif\n#endif\n"
+    )
+    assert (
+        "library.c:8: the function main is there only where WITH_MAIN is defined: give --flags '-O2 -DWITH_MAIN'"
+        in (" ".join(failed("library.c").split()))
+    )
     assert not (folder / "unused.yaml").exists()
 
 
