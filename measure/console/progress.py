@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from measure.console.time_left import TimeLeft, clock_text
@@ -16,7 +16,23 @@ LINE_SECONDS = 30.0  # between lines without a terminal
 _NOTED_SECONDS = 150.0  # after a note, which tells of the same work
 _LEAST_SECONDS = 5.0  # between lines, also when much is done
 _MANY_SECONDS = 10.0  # of the same work, to be told
+_SPINNER = 2  # characters before a status line
 _STEPS = 10  # number of parts of the work after each of which a line is due
+
+
+def line_width(console: Console) -> int | None:
+    """Characters of a status line; None in a log, which has whole texts."""
+    return console.width - _SPINNER if console.is_terminal else None
+
+
+def fitting(parts: Sequence[str], width: int | None) -> str:
+    """The first of ``parts`` that fit into a line of ``width``, and at least one; all of them without a width."""
+    line = parts[0]
+    for part in parts[1:]:
+        if width is not None and len(line) + len(part) + 2 > width:
+            break
+        line += f"; {part}"
+    return line
 
 
 class _Lines:

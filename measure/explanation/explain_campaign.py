@@ -16,7 +16,7 @@ from measure.campaign.explained import FILE, FOLDER, plan_digest
 from measure.campaign.machine_kind import check_emulated
 from measure.campaign.plan import Plan
 from measure.campaign.store import Store
-from measure.console.progress import Status
+from measure.console.progress import Status, line_width
 from measure.explanation.explain_variant import Judged, chosen, expected_efforts, explain_variant
 from measure.explanation.explanation_types import Explanation
 from measure.explanation.outlook import Outlook
@@ -28,7 +28,6 @@ from measure.result_files import write_text_atomically
 
 DEFAULT_PAIRS = 6
 DEFAULT_MINUTES = 3.0
-_SPINNER = 2  # characters before a status line
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,7 @@ def explain_judged(
             console.print(paired.outlook.begin_text(), style="dim", markup=False, highlight=False)
             outlook = paired.outlook
             # A log has whole names.
-            status.update(lambda: outlook.describe(console.width - _SPINNER if console.is_terminal else None))
+            status.update(lambda: outlook.describe(line_width(console)))
         for name, one in broken.items():
             explanations.append(explain_variant(paired, name, one, directory, 60 * minutes / len(broken)))
     found = Explained(tuple(explanations), fine, directory)

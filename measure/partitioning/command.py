@@ -18,7 +18,7 @@ from measure.campaign.machine_kind import check_emulated
 from measure.campaign.store import Store
 from measure.cluster.choice import workers_on
 from measure.console.machine_load import command_age_seconds
-from measure.console.progress import Status
+from measure.console.progress import Status, fitting, line_width
 from measure.console.tables import print_table
 from measure.console.time_left import clock_text
 from measure.errors import CampaignError
@@ -204,7 +204,8 @@ class _SearchSetup:
         shown: object = None
 
         def describe() -> str:
-            return f"{session.describe()} Runs made: {self.runs_made}."
+            activity, *others = session.describe()
+            return fitting([activity, f"{self.runs_made} runs made", *others], line_width(self._console))
 
         def changed() -> None:
             nonlocal shown

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from measure.campaign.campaign_model import Campaign
 
 _PROOFS = {
-    "optimal": "no collection of fewer groups exists by these verdicts",
-    "optimal among tested": "nothing better can be put together from groups shown to be good",
-    "upper bound": "fewer may do",
+    "optimal": "Proved: by these verdicts, fewer groups cannot have all metrics.",
+    "optimal among tested": "Proved: of the groups shown to be good, fewer cannot have as many metrics.",
+    "upper bound": "Not proved: fewer groups may do.",
 }
 
 
@@ -171,9 +171,9 @@ class PartitionResult:
 
     def sentences(self) -> list[str]:
         """What was proved, what is still open, and what to do about it."""
-        lines = [self.outlook.describe(self.proof)]
+        lines = [self.outlook.sentence(self.proof)]
         if self.best.groups or self.proof == "optimal":
-            lines = [f"Proved: {self.proof} - {_PROOFS[self.proof]}. {lines[0]}"]
+            lines.insert(0, _PROOFS[self.proof])
         if self.shortfall:
             lines.append(self.shortfall)
         if self.stopped:
@@ -181,7 +181,8 @@ class PartitionResult:
         if not self.confirmed:
             lines.append(f"Fresh runs: {self._validation()}.")
         for metric, verdict in self.alone().items():
-            lines.append(f"{metric} is {verdict.state} even alone: {verdict.reason}.")
+            state = "perturbs" if verdict.state == "bad" else "stays undecided"
+            lines.append(f"{metric} {state} even alone: {verdict.reason}.")
         if self.best.uncovered:
             lines.append(f"In no group shown to be good: {', '.join(self.names(self.best.uncovered))}.")
         undecided = sum(verdict.state == "undecided" for verdict in self.tested.values())
@@ -238,7 +239,7 @@ def summary_text(outcome: PartitionResult) -> str:
         "stopped_by": outcome.stopped or None,
         "shortfall": outcome.shortfall or None,
         "lower_bound": outcome.outlook.lower_bound,
-        "outlook": outcome.outlook.describe(outcome.proof),
+        "outlook": outcome.outlook.sentence(outcome.proof),
         "hardware_sets": [list(one) for one in outcome.hardware],
         "tested_now": outcome.calls,
         "remembered": outcome.remembered,

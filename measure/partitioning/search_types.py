@@ -75,18 +75,23 @@ class Outlook:
     untested: int = 1
 
     def describe(self, proof: Proof) -> str:
-        """One sentence."""
+        """A clause without a full stop."""
         if proof == "optimal":
-            return "No fewer groups are possible."
+            return "nothing is left to search"
         bound = f"at least {self.lower_bound} group{'s' if self.lower_bound > 1 else ''} needed"
         if not self.untested:
-            return f"Every group was tested: only undecided groups could make a better one; {bound}."
+            return f"every group was tested, only undecided ones could make a better partition; {bound}"
         if not self.attempts:
-            return f"Not searched to the end; {bound}."
+            return f"not searched to the end; {bound}"
         return (
             f"{self.attempts} attempts without a better one; the next succeeds with a chance of at most "
-            f"{self.chance:.0%} and costs about {self.calls_per_attempt:.1f} tests; {bound}."
+            f"{self.chance:.0%} and costs about {self.calls_per_attempt:.1f} tests; {bound}"
         )
+
+    def sentence(self, proof: Proof) -> str:
+        """`describe` as a sentence."""
+        clause = self.describe(proof)
+        return f"{clause[0].upper()}{clause[1:]}."
 
 
 @dataclass(frozen=True)

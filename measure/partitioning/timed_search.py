@@ -111,18 +111,18 @@ class Session:
         if self._stopped:
             self._tell(f"{self._budget.name.capitalize()} is up; the best so far, and all verdicts are kept.")
 
-    def describe(self) -> str:
-        """The current activity, the best so far, and the time."""
+    def describe(self) -> list[str]:
+        """The current activity, the time, the best so far, and how much was tested: parts of a line, by importance."""
+        parts = [self._activity, self._budget.describe()]
         if self._progress is None or self._search is None:
-            return f"{self._activity}; {self._budget.describe()}."
+            return parts
         best = self._progress.best
         count = len(best.groups)
         lacking = f", {len(best.uncovered)} metric{'s' * (len(best.uncovered) > 1)} in none" if best.uncovered else ""
-        return (
-            f"{self._activity}; best so far: {count} group{'s' if count != 1 else ''}{lacking}; "
-            f"groups tested: {self._search.calls}; {self._budget.describe()}. "
-            f"{self._progress.outlook.describe(self._progress.proof)}"
-        )
+        return [
+            *parts, f"best so far: {count} group{'s' if count != 1 else ''}{lacking}",
+            f"groups tested: {self._search.calls}", self._progress.outlook.describe(self._progress.proof),
+        ]  # fmt: skip
 
     @property
     def state(self) -> object:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from measure.console import progress
-from measure.console.progress import RunsBar, Status, WorkBar
+from measure.console.progress import RunsBar, Status, WorkBar, fitting
 from measure.console.time_left import TimeLeft, clock_text
 
 
@@ -194,6 +194,14 @@ def test_a_note_takes_the_place_of_the_line(monkeypatch: pytest.MonkeyPatch) -> 
     assert [line for line in told if line != "building"] == ["Still building [it]"]
     assert told[-1] == "Still building [it]"
     assert lines_of(console)[len(told)] == "running"
+
+
+def test_a_status_line_has_the_parts_that_fit() -> None:
+    parts = ["testing groups", "12 runs made", "1:20 of 4:00 left"]
+    assert fitting(parts, None) == "testing groups; 12 runs made; 1:20 of 4:00 left"
+    assert fitting(parts, 47) == fitting(parts, None)
+    assert fitting(parts, 46) == "testing groups; 12 runs made"
+    assert fitting(parts, 5) == "testing groups"
 
 
 def wait_for(console: Console, lines: int) -> None:

@@ -95,7 +95,7 @@ def test_undecided_groups_keep_a_proof_open() -> None:
     last = finish(search)
     assert last.proof == "optimal among tested"
     assert last.outlook.lower_bound == 1
-    assert "only undecided groups could make a better one" in last.outlook.describe(last.proof)
+    assert "only undecided ones could make a better partition" in last.outlook.describe(last.proof)
     assert len(search.verdicts) == 15
 
 
