@@ -271,10 +271,7 @@ def doctor() -> None:
 
     failed = False
     for check in examine():
-        mark = {"ok": "ok   ", "warning": "warn ", "fails": "FAILS"}[check.state]
-        click.echo(f"{mark} {check.name}: {check.text}")
-        if check.advice:
-            click.echo(f"      {check.advice}")
+        click.echo(check.report())
         failed |= check.state == "fails"
     raise SystemExit(1 if failed else 0)
 

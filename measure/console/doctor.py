@@ -8,6 +8,7 @@ import re
 import shutil
 import sys
 import tempfile
+import textwrap
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -38,6 +39,15 @@ class Check:
     state: Literal["ok", "warning", "fails"]
     text: str
     advice: str = ""
+
+    def report(self) -> str:
+        """The check in lines of 80 characters, the advice last."""
+        mark = {"ok": "ok   ", "warning": "warn ", "fails": "FAILS"}[self.state]
+        parts = [f"{mark} {self.name}: {self.text}", *([f"{'':6}{self.advice}"] if self.advice else [])]
+        return "\n".join(
+            textwrap.fill(part, 80, subsequent_indent=" " * 6, break_long_words=False, break_on_hyphens=False)
+            for part in parts
+        )
 
 
 def examine() -> Iterator[Check]:

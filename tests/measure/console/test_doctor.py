@@ -17,7 +17,8 @@ def test_a_working_installation() -> None:
     assert result.exit_code == 0, result.output
     assert "FAILS" not in result.output
     assert f"perturbation {metadata.version('perturbation')}" in result.output
-    assert "all engines agree" in result.output
+    assert "all engines agree" in " ".join(result.output.split())
+    assert max(map(len, result.output.splitlines())) <= 100  # a path cannot be broken
 
 
 def test_each_failure_is_told_and_does_not_hide_the_others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
