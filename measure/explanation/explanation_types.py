@@ -135,6 +135,17 @@ BEST_FIRST: tuple[Verdict, ...] = ("equivalent", "not assessable", "inconclusive
 """Verdicts in the order in which remedies are preferred."""
 
 
+_UNEXPLAINED = {
+    "inconclusive": "so no change is shown that could be explained; the report says how many more runs would settle it",
+    "not assessable": "nothing to explain: what can be assessed is not perturbed, and the report names what cannot",
+}
+
+
+def unexplained(verdict: str) -> str:
+    """Why a variant with this verdict is not explained."""
+    return _UNEXPLAINED.get(verdict, "nothing to explain")
+
+
 @dataclass(frozen=True)
 class Remedy:
     """A remedy that was tried.

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from measure.console.tables import print_table
-from measure.explanation.explanation_types import Change, Explanation, Remedy
+from measure.explanation.explanation_types import Change, Explanation, Remedy, unexplained
 from measure.explanation.relations import relation_text
 from measure.explanation.summary import rho, sentences, share_text
 from measure.perturbation.wording import percent
@@ -16,7 +16,6 @@ from measure.perturbation.wording import percent
 _STYLES = {"perturbed": "bold red", "changed": "bold yellow", "equivalent": "bold green"}
 _MOST_DECISIONS = 6
 _MOST_PARTS = 8
-_OPEN = "so no change is shown that could be explained; the report says how many more runs would settle it"
 
 
 def print_explained(console: Console, explanations: Sequence[Explanation], fine: Mapping[str, str]) -> None:
@@ -49,8 +48,7 @@ def print_explained(console: Console, explanations: Sequence[Explanation], fine:
             console.print(f"- not tried: {escape(refusal)}", highlight=False)
         console.print(f"{one.n_pairs} pairs of runs; {one.runs} runs in {one.seconds:.0f} s", style="dim")
     for name, verdict in fine.items():
-        why = _OPEN if verdict == "inconclusive" else "nothing to explain"
-        console.print(f"{escape(name)}: {verdict}, {why}", style="dim")
+        console.print(f"{escape(name)}: {verdict}, {unexplained(verdict)}", style="dim")
 
 
 def _print_relations(console: Console, one: Explanation) -> None:

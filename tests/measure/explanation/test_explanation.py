@@ -103,10 +103,13 @@ def test_metrics_without_runs_of_their_own_are_named() -> None:
 
 def test_what_is_open_is_not_said_to_need_no_explanation() -> None:
     console = Console(record=True, width=200, file=io.StringIO())
-    print_explained(console, [], {"light": "equivalent", "heavy": "inconclusive"})
-    light, heavy = console.export_text().splitlines()
+    fine = {"light": "equivalent", "heavy": "inconclusive", "tied": "not assessable"}
+    print_explained(console, [], fine)
+    light, heavy, tied = console.export_text().splitlines()
     assert light == "light: equivalent, nothing to explain"
     assert heavy.startswith("heavy: inconclusive, so no change is shown that could be explained; the report says how")
+    assert tied.startswith("tied: not assessable, nothing to explain: what can be assessed is not perturbed")
+    assert tied in render_page("made up", [], fine).replace("tied is ", "tied: ")
 
 
 def test_json_and_page_hold_the_explanation() -> None:
