@@ -18,7 +18,9 @@ _FAILED = 126
 def main() -> None:
     place, tree, *words = sys.argv[1:]
     variables = [name + b"=" + value for name, value in os.environb.items()]
-    request = b"\0".join([b"%d" % len(words), *map(os.fsencode, words), *variables])
+    mask = os.umask(0)
+    os.umask(mask)
+    request = b"\0".join([b"%d" % mask, b"%d" % len(words), *map(os.fsencode, words), *variables])
     server = socket.socket(socket.AF_UNIX)
     try:
         server.connect(place)

@@ -7,9 +7,9 @@ loads it once, and forks for each request. LISTENER and LIFE are file descriptor
 pipe at whose end the server ends.
 
 A request (`emulator.build_client`) is the number of its bytes, in 8 bytes, with descriptors of the standard streams
-and of the working directory; then, separated by zero bytes: the number of words, the words (program and arguments), and
-the environment. The answer is a byte, the exit status. When the client ends first, as by a signal,
-the program is ended, too.
+and of the working directory; then, separated by zero bytes: the mask of file modes, the number of words, the words
+(program and arguments), and the environment. The answer is a byte, the exit status. When the client ends first, as by a
+signal, the program is ended, too.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def _serve(client: socket.socket, tree: str) -> None:
 
 
 def _take(client: socket.socket) -> tuple[str, list[str]]:
-    """The program and arguments of a request; the streams, directory and environment of this process become the
-    client's."""
+    """The program and arguments of a request; the streams, directory and environment of this process, and its
+    mask of file modes, become the client's."""
     head, descriptors, _, _ = socket.recv_fds(client, 8, _DESCRIPTORS)
     left, parts = int.from_bytes(head, "little"), []
     while left:
@@ -76,8 +76,9 @@ def _take(client: socket.socket) -> tuple[str, list[str]]:
         if not parts[-1]:
             os._exit(FAILED)  # the client was ended
         left -= len(parts[-1])
-    n_words, *rest = b"".join(parts).split(b"\0")
+    mask, n_words, *rest = b"".join(parts).split(b"\0")
     words, variables = rest[: int(n_words)], rest[int(n_words) :]
+    os.umask(int(mask))
     os.fchdir(descriptors[3])
     for number, descriptor in enumerate(descriptors[:3]):
         os.dup2(descriptor, number)

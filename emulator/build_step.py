@@ -43,8 +43,11 @@ def load() -> None:
 
 
 def run_program(tree: str, program: str, arguments: list[str]) -> int:
-    """Run ``program`` with the environment, working directory and standard streams of this process; it may write below
-    ``tree``. Returns its exit status, `FAILED` if it cannot be started, which is told on standard error."""
+    """Run ``program`` with the environment, working directory, standard streams and umask of this process.
+
+    It may write below ``tree``. Returns its exit status, `FAILED` if it cannot be started, which is told on standard
+    error.
+    """
     from emulator.errors import EmulatorError
     from emulator.linux.vfs.files import VirtualFiles
     from emulator.machine import Machine
@@ -57,6 +60,8 @@ def run_program(tree: str, program: str, arguments: list[str]) -> int:
             root=Path("/"), mapped=trees, writable=list(trees), capture=own, stdin=0, stdout=1, stderr=2
         )
         files.working_directory = os.getcwd()
+        files.umask = os.umask(0)
+        os.umask(files.umask)
         machine = Machine(
             program, arguments, environment=environment, files=files, counters=_NoCounters(), keep_translations=True
         )

@@ -210,7 +210,7 @@ def test_programs_of_a_build_load_the_emulator_once(folder: Path) -> None:
     assert servers(folder) == []
 
 
-def test_a_program_has_input_directory_and_environment_of_its_starter(
+def test_a_program_has_input_directory_environment_and_umask_of_its_starter(
     folder: Path, environment: dict[str, str]
 ) -> None:
     (folder / "state.c").write_text(
@@ -220,11 +220,11 @@ def test_a_program_has_input_directory_and_environment_of_its_starter(
     )
     subprocess.run([made_command("instrument-cc"), "state.c", "-o", "state"], cwd=folder, check=True)
     (folder / "below").mkdir(exist_ok=True)
-    script = "cd below; export SAID='a b'; (read first; ../state) > out 2> err"
+    script = "cd below; umask 037; export SAID='a b'; (read first; ../state) > out 2> err"
     subprocess.run(["sh", "-c", script], cwd=folder, env=environment, input=b"one\ntwo\n", check=True)
     assert (folder / "below/out").read_text() == f"two\na b {folder}/below\n"
     assert (folder / "below/err").read_text() == ""
-    assert (folder / "below/made").is_file()
+    assert (folder / "below/made").stat().st_mode & 0o777 == 0o640
     (folder / "below/made").unlink()
 
 
