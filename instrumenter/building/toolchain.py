@@ -37,6 +37,7 @@ _UNWANTED_OUTPUT = frozenset(("-C", "-CC", "-P"))
 # Flags of the preprocessor, with their value attached or in the next argument.
 _PREPROCESSOR_FLAG = re.compile(r"-(D|U|I|include|imacros|isystem|iquote|idirafter|iprefix|iwithprefix)(.*)")
 
+_Run = Callable[[Sequence[str], Path, str], tuple[int, bytes, bytes]]
 _UNDEFINED = re.compile(r"undefined (hidden |protected )?symbol: ")  # in what the linker writes
 
 # zig has three levels of its own: it compiles -O1 to -Ofast as -O2, with NDEBUG defined, and -Og as -O0.
@@ -144,6 +145,19 @@ class Toolchain:
                     environment[c_library.VARIABLE] = str(library)
             return self._run(self.command(arguments, driver), directory, arguments, reads_input, lock, environment)
 
+    def run_link(
+        self, arguments: Sequence[str], directory: Path, driver: str = "cc"
+    ) -> tuple[int, bytes, bytes]:  # fmt: skip
+        """As `run`, for a link: with the common part of the C library if that has all that the program needs."""
+        is_common = driver == "cc" and c_library.is_usable(arguments) and self.prepare_common_library()
+        if not is_common:
+            self.prepare(driver)
+        status, out, err = self.run(arguments, directory, driver)
+        if status and is_common and _UNDEFINED.search(err.decode("utf-8", "replace")):
+            self.prepare(driver)
+            return self.run(arguments, directory, driver)
+        return status, out, err
+
     def become(self, command: Sequence[str]) -> NoReturn:
         """Let the compiler's command line ``command`` take this process's place."""
         compiler_cache.bound(self.cache)
@@ -199,11 +213,12 @@ class Toolchain:
     def compile(self, source: Path, flags: Sequence[str], output: Path) -> None:
         """Compile one source into the object file ``output``. Raises `SourceError`."""
         arguments = [*ALWAYS, *openmp.without(flags), "-c", str(source), "-o", str(output)]
-        self._checked(arguments, output.parent, compiler_name_for([source]))
+        self._checked(self.run, arguments, output.parent, compiler_name_for([source]))
 
     def link(self, inputs: Sequence[Path], flags: Sequence[str], output: Path, driver: str = "cc") -> None:
         """Compile and link sources and objects, statically for the guest, into ``output``. Raises `SourceError`."""
-        self._link(self.link_arguments([str(each) for each in inputs], flags, str(output)), output.parent, driver)
+        arguments = self.link_arguments([str(each) for each in inputs], flags, str(output))
+        self._checked(self.run_link, arguments, output.parent, driver)
 
     def traced_link(self, objects: Sequence[Path], flags: Sequence[str], output: Path, driver: str = "cc") -> list[str]:
         """As `link`, and return the arguments with which the linker itself was called; empty if they are unknown.
@@ -212,21 +227,7 @@ class Toolchain:
         """
         compiler_cache.use_libraries(self.cache)
         arguments = self.link_arguments([str(each) for each in objects], [*flags, "--verbose"], str(output))
-        return linker_arguments(self._link(arguments, output.parent, driver))
-
-    def _link(self, arguments: Sequence[str], directory: Path, driver: str) -> bytes:
-        """Run the compiler for a link, with the common part of the C library if that has all that the program needs.
-        Returns what it wrote to standard error. Raises `SourceError`."""
-        is_common = driver == "cc" and c_library.is_usable(arguments) and self.prepare_common_library()
-        if not is_common:
-            self.prepare(driver)
-        try:
-            return self._checked(arguments, directory, driver)
-        except SourceError as error:
-            if not is_common or not _UNDEFINED.search(str(error)):
-                raise
-        self.prepare(driver)
-        return self._checked(arguments, directory, driver)
+        return linker_arguments(self._checked(self.run_link, arguments, output.parent, driver))
 
     def prepare(self, driver: str = "cc") -> None:
         """Build the target's C library, and for the driver ``c++`` the C++ library, too, on all processors, with a
@@ -327,10 +328,10 @@ class Toolchain:
             _told.add(message)
             self.notify(message)
 
-    def _checked(self, arguments: Sequence[str], directory: Path, driver: str = "cc") -> bytes:
-        """Run the compiler and return what it wrote to standard error. Raises `SourceError`."""
+    def _checked(self, run: _Run, arguments: Sequence[str], directory: Path, driver: str) -> bytes:
+        """Run the compiler by ``run``, and return what it wrote to standard error. Raises `SourceError`."""
         # The directory of the compilation must not be in the program: same content, same bytes.
-        status, _, err = self.run([*arguments, f"-ffile-prefix-map={directory}=."], directory, driver)
+        status, _, err = run([*arguments, f"-ffile-prefix-map={directory}=."], directory, driver)
         if status:
             raise SourceError(_first_errors(err, "the program does not compile"))
         return err

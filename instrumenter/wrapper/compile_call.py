@@ -79,7 +79,12 @@ class Wrapper:
     def _call(self, arguments: Sequence[str], names: Mapping[Path, str]) -> int:
         """Run the compiler and pass its output on; ``names``: the user's names of temporary files."""
         stdin = "-" in names.values()
-        status, out, err = self.toolchain.run(arguments, self.directory, self.driver, reads_input=stdin)
+        return self._pass_on(self.toolchain.run(arguments, self.directory, self.driver, reads_input=stdin), names)
+
+    @staticmethod
+    def _pass_on(result: tuple[int, bytes, bytes], names: Mapping[Path, str]) -> int:
+        """Pass on what the compiler wrote; returns its exit status. ``names``: as for `_call`."""
+        status, out, err = result
         for path, name in names.items():
             err = err.replace(os.fsencode(path), os.fsencode(name))
         for stream, output in ((sys.stdout, out), (sys.stderr, err)):
@@ -252,13 +257,13 @@ class Wrapper:
             # For an unoptimised link zig builds its own run-time library unoptimised, too, and links all of it. Build
             # systems give -O only when they compile.
             inputs = [*inputs, "-O2"]
-        self.toolchain.prepare(self.driver)
         if self.line.without_openmp and self.listed and not os.environ.get(LOG_VARIABLE):
             # For a whole build, which has a listing, it is told once, at the end.
             self.toolchain.notify(NOTICE.format(machine=machine_of(self.toolchain.target)))
         if self.keep_link_in is not None:
             return self._link_and_keep([*first, *inputs, *last, *static], place)
-        status = self._call([*ALWAYS, *first, *inputs, *last, *static, "-o", str(made)], names)
+        arguments = [*ALWAYS, *first, *inputs, *last, *static, "-o", str(made)]
+        status = self._pass_on(self.toolchain.run_link(arguments, self.directory, self.driver), names)
         if status:
             return status
         digest = hashlib.sha256(made.read_bytes()).hexdigest()
@@ -278,7 +283,7 @@ class Wrapper:
         objects = [self.directory / name for name in inputs if name.endswith(".o")]
         wanted = wanted_symbols([path for path in objects if path.is_file()])
         arguments = [*ALWAYS, str(padding), *inputs, *wanted, "--verbose", "-o", str(place)]
-        status, _, err = self.toolchain.run(arguments, self.directory, self.driver)
+        status, _, err = self.toolchain.run_link(arguments, self.directory, self.driver)
         if status == 0:
             keep_link(self.keep_link_in, linker_arguments(err), self.directory)
         return status
