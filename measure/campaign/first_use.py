@@ -29,7 +29,7 @@ class Preparation:
 
         if self._thread is None:
             if self._campaign.host is None:
-                if lacks_library and self._workers.local_pool is not None:
+                if lacks_library and self._workers.local_pool is not None and self._workers.count > 1:
                     self._workers.local_pool.submit(_prepare_library)
                 self._workers.prepare(self._target, machine_text(self._campaign.machine_file))
             self._thread = threading.Thread(target=_prepare_statistics)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from emulator.guest_options import Guest, about_hidden_files
+from emulator.guest_options import Guest, about_hidden_files, own_guest_path
 from measure.errors import CampaignError
 
 if TYPE_CHECKING:
@@ -115,8 +115,10 @@ def bad_ending(machine: Machine, job: Job) -> str | None:
 def check_length(job: Job, interval_instructions: int, executed: int) -> None:
     """Raises `CampaignError` when not one interval fits into the ``executed`` instructions of the whole program."""
     if executed < interval_instructions:
+        looked_for = [] if job.guest.root else [own_guest_path(word) for word in job.arguments]
+        hidden = about_hidden_files([path for path in looked_for if path not in job.guest.mapped], job.arguments)
         raise CampaignError(
             f"--interval: got intervals of {interval_instructions:,} instructions, but {job.program} executes "
             f"{executed:,} in all: expected a shorter interval, {max(1000, executed // 100):,} for about a hundred of "
-            "them, or more work for the program"
+            f"them, or more work for the program{f'; {hidden}, before PROGRAM' if hidden else ''}"
         )

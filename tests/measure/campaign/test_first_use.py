@@ -45,7 +45,7 @@ def test_workers_that_were_prepared_make_runs(tmp_path: Path) -> None:
     with Workers(2) as workers:
         preparation = Preparation(workers, "fake", load_campaign(CAMPAIGN)[0])
         preparation.wait()
-        preparation.begin(False)
+        preparation.begin(True)
         preparation.begin(False)
         preparation.wait()
         assert workers._pool is not None

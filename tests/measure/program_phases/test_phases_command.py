@@ -185,6 +185,10 @@ def test_a_program_that_misses_its_file_is_told_how_to_get_it(tmp_path: Path, mo
         "of this machine without `--map in.txt`, before PROGRAM"
     ) in " ".join(missing.output.split())
     assert measure(*out, "--map", "in.txt", source, "in.txt").exit_code == 0
+    source.write_text("int main(void) { return 0; }\n")  # it ends well without its file, and early
+    too_short = " ".join(measure(*out, source, "in.txt").output.split())
+    assert "more work for the program; the program did not find in.txt: it sees no file of this machine" in too_short
+    assert "did not find" not in measure(*out, "--map", "in.txt", source, "in.txt").output
 
 
 def vectors_file(folder: Path, n: int = 120) -> Path:
