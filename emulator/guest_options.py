@@ -70,12 +70,12 @@ def about_hidden_files(not_found: Sequence[str], arguments: Sequence[str]) -> st
 
 def _mapping(value: str) -> tuple[str, Path]:
     """The guest path and the host path of a value of --map."""
-    guest, separator, host = value.rpartition("=")
-    if os.path.exists(value):  # its name may have such a sign
-        guest, separator, host = "", "", value
-    if separator and not guest.startswith("/"):
+    guest, separator, host = value.partition("=")
+    if not separator or os.path.exists(value):  # the name of a file may have such a sign
+        return own_guest_path(value), Path(value)
+    if not guest.startswith("/"):
         raise click.BadParameter(
             f"got the guest path {guest!r}, expected an absolute one: --map {own_guest_path(guest)}={host}",
             param_hint="--map",
         )
-    return guest or own_guest_path(host), Path(host)
+    return guest, Path(host)

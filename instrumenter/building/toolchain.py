@@ -145,9 +145,7 @@ class Toolchain:
                     environment[c_library.VARIABLE] = str(library)
             return self._run(self.command(arguments, driver), directory, arguments, reads_input, lock, environment)
 
-    def run_link(
-        self, arguments: Sequence[str], directory: Path, driver: str = "cc"
-    ) -> tuple[int, bytes, bytes]:  # fmt: skip
+    def run_link(self, arguments: Sequence[str], directory: Path, driver: str) -> tuple[int, bytes, bytes]:
         """As `run`, for a link: with the common part of the C library if that has all that the program needs."""
         is_common = driver == "cc" and c_library.is_usable(arguments) and self.prepare_common_library()
         if not is_common:

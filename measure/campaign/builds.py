@@ -242,7 +242,7 @@ def make_all(wanted: Wanted, workers: int | None = None, pool: ProcessPoolExecut
 def _build_here(missing: Sequence[tuple[Builds, tuple[str, int]]], count: int) -> None:
     """Build the first ``count`` of ``missing`` in this process, one after another.
 
-    Until the C library is there, which another process makes, sources are compiled, and linked afterwards.
+    While the C library is not there, which another process may make, sources are compiled, and linked afterwards.
     """
     names = [program_name(*one) for _, one in missing]
     with ExitStack() as kept:

@@ -54,9 +54,13 @@ class _Lines:
         self._due = time.monotonic() + LINE_SECONDS
         self._console.print(self._describe(), markup=False, soft_wrap=True)
 
-    def put_off(self, seconds: float) -> None:
-        """Print no line for so long."""
-        self._due = time.monotonic() + seconds
+    def pause(self) -> None:
+        """Print no line for `_NOTED_SECONDS`, or until `end_pause`."""
+        self._due = time.monotonic() + _NOTED_SECONDS
+
+    def end_pause(self) -> None:
+        """Print the next line in `LINE_SECONDS` at the latest."""
+        self._due = min(self._due, time.monotonic() + LINE_SECONDS)
 
     def close(self) -> None:
         self._over.set()
@@ -99,13 +103,13 @@ class Status:
         """Replace the line."""
         self._text, self._since = text, time.monotonic()
         if self._lines is not None:
-            self._lines.put_off(LINE_SECONDS)
+            self._lines.end_pause()
 
     def note(self, text: str) -> None:
         """Print what the work itself tells; without a terminal it takes the place of the status line for a while."""
         self._console.print(text, style="dim", markup=False)
         if self._lines is not None:
-            self._lines.put_off(_NOTED_SECONDS)
+            self._lines.pause()
 
     def say(self) -> None:
         """Print the line now, if there is no terminal: after a change that belongs into a log."""

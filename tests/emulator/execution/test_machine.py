@@ -247,7 +247,7 @@ def test_emulate_says_how_a_program_sees_the_files_that_it_did_not_find(tmp_path
     there, spaced = str(tmp_path / "a=b.txt"), str(tmp_path / "in put")
     for path in (there, spaced):
         Path(path).touch()
-    missed = emulate("--", program, there, "pyproject.toml", spaced, "nowhere")
+    missed = emulate("--", program, there, "pyproject.toml", spaced, "absent.txt")
     assert missed.returncode == 0
     assert missed.stderr == (
         f"emulate: the program did not find {there}, pyproject.toml, {spaced}: it sees no file of this machine without "
@@ -255,6 +255,7 @@ def test_emulate_says_how_a_program_sees_the_files_that_it_did_not_find(tmp_path
     )
     seen = emulate("--map", there, "--map", "pyproject.toml", "--map", spaced, "--", program, there, "pyproject.toml")
     assert (seen.returncode, seen.stderr) == (2, "")
+    assert emulate("--map", f"/in={there}", "--", program, "/in").returncode == 1
     refused = emulate("--map", "in=pyproject.toml", "--", program)
     assert refused.returncode == 2
     assert "expected an absolute one: --map /in=pyproject.toml" in refused.stderr

@@ -196,6 +196,18 @@ def test_a_note_takes_the_place_of_the_line(monkeypatch: pytest.MonkeyPatch) -> 
     assert lines_of(console)[len(told)] == "running"
 
 
+def test_frequent_updates_do_not_silence_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.1)
+    console = log()
+    deadline = time.monotonic() + 30
+    with Status(console, "simulating 0") as status:
+        while len(lines_of(console)) < 2:
+            assert time.monotonic() < deadline
+            status.update("simulating on")
+            time.sleep(0.005)
+    assert lines_of(console)[-1] == "simulating on"
+
+
 def test_a_status_line_has_the_parts_that_fit() -> None:
     parts = ["testing groups", "12 runs made", "1:20 of 4:00 left"]
     assert fitting(parts, None) == "testing groups; 12 runs made; 1:20 of 4:00 left"
