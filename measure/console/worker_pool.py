@@ -10,8 +10,8 @@ import sys
 import threading
 import time
 import types
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Any
@@ -20,6 +20,7 @@ from measure.console.interrupts import TERMINATED, Terminated, terminable
 
 _starting = threading.Lock()  # of processes
 _GRACE_SECONDS = 5.0  # for a worker to end its own children
+_CHECK_SECONDS = 1.0  # between looks for workers that died
 
 
 def worker_pool(
@@ -29,7 +30,7 @@ def worker_pool(
 
     Processes are spawned, not forked: the emulator has threads and signal handlers, which a fork would copy.
     """
-    return ProcessPoolExecutor(count, _Context(), _prepare_worker, (prepare, arguments))
+    return _Pool(count, _Context(), _prepare_worker, (prepare, arguments))
 
 
 @contextmanager
@@ -61,16 +62,54 @@ class _Context(SpawnContext):
     Process = _Process
 
 
+class _Pool(ProcessPoolExecutor):
+    """A pool that breaks also when a worker dies while it sends a result.
+
+    The thread of an executor reads results: it would wait for the rest of this one, and the other workers for their
+    turn to send.
+    """
+
+    _guard: threading.Thread | None = None
+
+    def submit(self, *arguments: Any, **options: Any) -> Future[Any]:
+        future = super().submit(*arguments, **options)
+        if self._guard is None:
+            reader, processes, results = self._executor_manager_thread, self._processes, self._result_queue
+            self._guard = threading.Thread(target=_end_with_first, args=(reader, processes, results), daemon=True)
+            self._guard.start()
+        return future
+
+
 def end_now(pool: ProcessPoolExecutor) -> None:
     """End the workers at once, and their work with them; they are gone when this returns."""
-    processes = list((pool._processes or {}).values())
+    processes, results = list((pool._processes or {}).values()), pool._result_queue
     pool.shutdown(wait=False, cancel_futures=True)
+    _end(processes, results)
+
+
+def _end(processes: Sequence[Any], results: Any) -> None:
+    """End ``processes``, and what waits for the rest of a result that one of them was sending."""
     for process in processes:
         process.terminate()
     if not _all_gone(processes, _GRACE_SECONDS):
         for process in processes:
             process.kill()
         _all_gone(processes, _GRACE_SECONDS)
+    if results is not None:  # the pool was not ended before
+        results._writer.close()  # this process has the last one; the end of Python waits for the pool's thread
+
+
+def _end_with_first(reader: threading.Thread, processes: dict[int, Any], results: Any) -> None:
+    """End ``processes`` when one of them has died and ``reader``, the thread of their pool, does not."""
+    while reader.is_alive():
+        workers = list(processes.values())
+        multiprocessing.connection.wait([worker.sentinel for worker in workers], _CHECK_SECONDS)
+        if any(worker.exitcode for worker in workers):
+            reader.join(_GRACE_SECONDS)
+            if reader.is_alive():
+                _end(list(processes.values()), results)  # some may have started meanwhile
+            return
+        reader.join(_CHECK_SECONDS)
 
 
 @contextmanager
@@ -83,7 +122,7 @@ def ending_with_worker() -> Iterator[None]:
         os._exit(TERMINATED)  # the pool's next work in this process is not wanted either
 
 
-def _all_gone(processes: list[Any], seconds: float) -> bool:
+def _all_gone(processes: Sequence[Any], seconds: float) -> bool:
     deadline = time.monotonic() + seconds
     alive = {process.sentinel for process in processes}
     while alive:

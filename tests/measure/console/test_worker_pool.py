@@ -1,0 +1,59 @@
+"""Pools of worker processes end, also when a worker was sending a result."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from measure.console.worker_pool import end_now, worker_pool
+
+
+def send_a_part(sending: Path, dies: bool) -> None:
+    """In a worker: begin to send a result, then die or do not go on."""
+    frame = sys._getframe()
+    while "result_queue" not in frame.f_locals:
+        assert frame.f_back
+        frame = frame.f_back
+    results = frame.f_locals["result_queue"]
+    results._wlock.acquire()
+    os.write(results._writer.fileno(), (1000).to_bytes(4, "big") + b"a part of the 1000 bytes")
+    sending.touch()
+    if dies:
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(1000)
+
+
+def wait_for(file: Path) -> None:
+    deadline = time.monotonic() + 60
+    while not file.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_pool_ends_while_a_worker_sends_a_result(tmp_path: Path) -> None:
+    pool = worker_pool(2)
+    future = pool.submit(send_a_part, tmp_path / "sending", False)
+    reader: Any = pool._executor_manager_thread
+    wait_for(tmp_path / "sending")
+    end_now(pool)
+    reader.join(60)
+    assert not reader.is_alive()  # or this process would never end
+    assert isinstance(future.exception(), BrokenProcessPool)
+    end_now(pool)
+
+
+def test_a_worker_that_dies_while_it_sends_a_result_breaks_the_pool(tmp_path: Path) -> None:
+    with worker_pool(2) as pool:
+        first = pool.submit(send_a_part, tmp_path / "sending", True)
+        wait_for(tmp_path / "sending")
+        other = pool.submit(time.sleep, 0.1)  # which cannot send its result either
+        for future in (first, other):
+            with pytest.raises(BrokenProcessPool):
+                future.result(60)
