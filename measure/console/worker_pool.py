@@ -54,8 +54,13 @@ class _Process(SpawnProcess):
 
     @staticmethod
     def _Popen(process_obj: Any) -> Any:
-        with main_module_hidden():
-            return SpawnProcess._Popen(process_obj)
+        # A Ctrl-C waits until the new process ignores it; another thread of this one takes it meanwhile.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            with main_module_hidden():
+                return SpawnProcess._Popen(process_obj)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class _Context(SpawnContext):
@@ -136,6 +141,7 @@ def _all_gone(processes: Sequence[Any], seconds: float) -> bool:
 def _prepare_worker(prepare: Callable[..., None] | None, arguments: tuple[Any, ...]) -> None:
     # Ctrl-C reaches every process of the terminal; the parent handles it, and ends workers by SIGTERM.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     if prepare is not None:

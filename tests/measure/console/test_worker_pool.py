@@ -57,3 +57,11 @@ def test_a_worker_that_dies_while_it_sends_a_result_breaks_the_pool(tmp_path: Pa
         for future in (first, other):
             with pytest.raises(BrokenProcessPool):
                 future.result(60)
+
+
+def test_ctrl_c_does_not_reach_a_worker_that_starts() -> None:
+    with worker_pool(1) as pool:
+        future = pool.submit(abs, -1)
+        (worker,) = pool._processes
+        os.kill(worker, signal.SIGINT)
+        assert future.result(60) == 1
