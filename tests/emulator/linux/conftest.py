@@ -22,6 +22,7 @@ from emulator.linux.loader.process_image import Layout, build_process
 from emulator.linux.vfs.files import VirtualFiles
 from emulator.memory import READ, WRITE, GuestMemory
 from experiments.benchmarks.host import qemu
+from instrumenter.building.toolchain import Toolchain
 
 NUMBERS = {name: number for number, name in SYSTEM_CALL_NAMES.items()}
 CODE_ADDRESS, DATA_ADDRESS = 0x10000, 0x20000
@@ -176,9 +177,11 @@ def guest_program(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Pat
     def compile_it(pie: bool = False) -> Path:
         target = directory / f"guest{'_pie' if pie else ''}"
         if not target.exists():
-            command = [sys.executable, "-m", "ziglang", "cc", "-target", "riscv64-linux-musl", "-g", "-O1"]
-            command += ["-fPIE", "-pie"] if pie else ["-static"]
-            subprocess.run([*command, str(GUEST_SOURCE), "-o", str(target)], check=True)
+            if pie:  # with the compiler's own C library
+                command = [sys.executable, "-m", "ziglang", "cc", "-target", "riscv64-linux-musl", "-g", "-O1"]
+                subprocess.run([*command, "-fPIE", "-pie", str(GUEST_SOURCE), "-o", str(target)], check=True)
+            else:
+                Toolchain().link([GUEST_SOURCE], ["-g", "-O1"], target)
         return target
 
     return compile_it
@@ -284,18 +287,7 @@ def compile_guest(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], P
     def compile_it(name: str) -> Path:
         target = directory / name.removesuffix(".c")
         if not target.exists():
-            source = Path(__file__).with_name(name)
-            command = [
-                sys.executable,
-                "-m",
-                "ziglang",
-                "cc",
-                "-target",
-                "riscv64-linux-musl",
-                "-O1",
-                "-static",
-            ]
-            subprocess.run([*command, str(source), "-o", str(target)], check=True)
+            Toolchain().link([Path(__file__).with_name(name)], ["-O1"], target)
         return target
 
     return compile_it

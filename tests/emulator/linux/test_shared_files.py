@@ -6,8 +6,7 @@ is kept, sockets take more at once, and the network is there.
 
 from __future__ import annotations
 
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,6 @@ import pytest
 from emulator.linux.vfs.files import VirtualFiles
 from emulator.machine import Machine
 
-SOURCE = Path(__file__).with_name("guest_files.c")
 SCRIPT = b"not the guest's"
 EXPECTED = {
     "names": """link 0 symlink 0 again 1
@@ -89,11 +87,8 @@ NETWORK = "the network: the guest has a loopback of its own and nothing else"
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    target = tmp_path_factory.mktemp("files") / "guest"
-    command = [sys.executable, "-m", "ziglang", "cc", "-target", "riscv64-linux-musl", "-O1", "-static"]
-    subprocess.run([*command, str(SOURCE), "-o", str(target)], check=True)
-    return target
+def program(compile_guest: Callable[[str], Path]) -> Path:
+    return compile_guest("guest_files.c")
 
 
 def shown(work: Path) -> VirtualFiles:

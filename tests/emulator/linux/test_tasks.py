@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import gc
 import hashlib
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from emulator.linux.kernel.clock import Deadlock
 from emulator.linux.vfs.files import VirtualFiles
 from emulator.machine import Machine
 
-SOURCE = Path(__file__).with_name("guest_tasks.c")
 INTERPRETED = {"templates": False}
 TEMPLATES = {"background": False, "optimise_executions": 1 << 30}
 OPTIMISED: dict[str, Any] = {"background": False, "optimise_executions": 4}
@@ -32,11 +30,8 @@ ENGINES: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    target = tmp_path_factory.mktemp("tasks") / "guest"
-    command = [sys.executable, "-m", "ziglang", "cc", "-target", "riscv64-linux-musl", "-O1", "-static"]
-    subprocess.run([*command, str(SOURCE), "-o", str(target)], check=True)
-    return target
+def program(compile_guest: Callable[[str], Path]) -> Path:
+    return compile_guest("guest_tasks.c")
 
 
 class Digest:
@@ -122,7 +117,7 @@ def test_what_programs_do(program: Path, what: str, engine: str) -> None:
 def test_files_of_the_system(program: Path) -> None:
     _, text, _, unsupported = ended(program, "files")
     assert text.splitlines() == [
-        "exe 1", "maps 1 1 1", f"cmdline 1 {str(program)[:12]}", "comm 1 guest", "", "stat 1 ", "statm 1 ", "status 1 ",
+        "exe 1", "maps 1 1 1", f"cmdline 1 {str(program)[:12]}", "comm 1 guest_tasks", "", "stat 1 ", "statm 1 ", "status 1 ",
         "mounts 1 ", "fd 4 outside -1 write -1",
     ]  # fmt: skip
     assert unsupported == []
