@@ -103,6 +103,8 @@ class Machine:
         name = "program" if isinstance(program, bytes) else self.files.guest_path(Path(program)) or str(program)
         image: ElfImage = replace(load_image(program), name=name)
         self.files.add_if_missing(name, image.data)
+        if "/" not in name:  # what a shell starts by such a name is in the PATH, where a program may look for itself
+            self.files.add_if_missing(f"/bin/{name}", image.data)
         memory = GuestMemory()
         process = build_process(memory, image, [name, *arguments], environment, layout, self.files.contents)
         self.hart = Hart()

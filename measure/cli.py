@@ -26,6 +26,7 @@ from measure.watch.cli import watch
 if TYPE_CHECKING:
     from rich.console import Console
 
+_RUNS = ("run", "partition", "explain", "check-sampling")  # the commands that make the runs of campaigns
 _KINDS = ["campaign", "sampling-check", "machine", "summary", "verdicts"]
 
 
@@ -44,7 +45,8 @@ class _Commands(click.Group):
             raise SystemExit(error.exit_status) from None
         except KeyboardInterrupt as interrupt:
             how = "ended by SIGTERM" if isinstance(interrupt, Terminated) else "interrupted"
-            click.echo(f"measure: {how}; finished runs are kept, the same command goes on", err=True)
+            kept = "; finished runs are kept, the same command goes on" if context.invoked_subcommand in _RUNS else ""
+            click.echo(f"measure: {how}{kept}", err=True)
             raise SystemExit(exit_status(interrupt)) from None
 
 

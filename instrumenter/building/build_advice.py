@@ -16,6 +16,7 @@ _ERROR = re.compile(
     r"^(?:\S+: )?(?:fatal )?error: |^CMake Error|^(?:\S*/)?ld: (?!warning)|: undefined reference to ", re.I | re.M
 )
 _FAILED_COMMAND = re.compile(r"^\S+: \*\*\* ", re.M)  # of make, or of a line of a makefile
+_MARKS = re.compile(r"[\s^~]*")  # below a line that an interpreter shows, before it says what is wrong
 _LINES_BEFORE, _LINES_OF_ERROR = 2, 3
 """Lines shown: compilers and cmake explain a message in the lines after it, make's follows what a command printed."""
 _FIRST_ERROR = "Its first error:"
@@ -122,6 +123,8 @@ def failed_build(
     if first is None:
         failed = _number_of_first(_FAILED_COMMAND, lines)
         first = None if failed is None else max(0, failed - _LINES_BEFORE)
+        while first is not None and failed is not None and first < failed and _MARKS.fullmatch(lines[first]):
+            first += 1
     if first is not None:
         after = first + _LINES_OF_ERROR
         parts += [_FIRST_ERROR, *_indented(lines[first:after])]

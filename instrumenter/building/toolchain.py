@@ -146,7 +146,16 @@ class Toolchain:
             return self._run(self.command(arguments, driver), directory, arguments, reads_input, lock, environment)
 
     def run_link(self, arguments: Sequence[str], directory: Path, driver: str) -> tuple[int, bytes, bytes]:
-        """As `run`, for a link: with the common part of the C library if that has all that the program needs."""
+        """As `run`, for a link: with the common part of the C library if that has all that the program needs.
+
+        A program of C++ that needs none of its library is linked as one of C while that library, of two minutes, is
+        not there: build systems try a compiler out by such programs, also for projects in C.
+        """
+        may_be_c = driver == "c++" and not self._ready(cplusplus=True).exists() and c_library.is_usable(arguments)
+        if may_be_c and (self.prepare_common_library() or self._ready(cplusplus=False).exists()):
+            status, out, err = self.run(arguments, directory, "cc")
+            if status == 0:
+                return status, out, err
         is_common = driver == "cc" and c_library.is_usable(arguments) and self.prepare_common_library()
         if not is_common:
             self.prepare(driver)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,6 +13,8 @@ from measure.campaign.campaign_model import Campaign, Program
 from measure.campaign.machine_kind import check_machine_kind
 from measure.errors import CampaignError
 
+MOST_FILES = 2_000
+"""Below a directory that a program sees."""
 AnyCampaign = TypeVar("AnyCampaign", bound=Campaign)
 
 
@@ -38,6 +41,23 @@ def _check_given(document: YamlDocument, program: Program) -> None:
             )
 
 
+def files_at(guest: str, host: Path) -> dict[str, Path]:
+    """The files that a program sees at the path ``guest``: the file ``host``, or all that are below that directory.
+
+    Raises `CampaignError` for too many.
+    """
+    if not host.is_dir():
+        return {guest: host}
+    below = islice((path for path in host.rglob("*") if path.is_file()), MOST_FILES + 1)
+    found = {f"{guest.rstrip('/')}/{path.relative_to(host)}": path for path in below}
+    if len(found) > MOST_FILES:
+        raise CampaignError(
+            f"{host} has more than {MOST_FILES:,} files, all of which would be read for each plan: give those that the "
+            "program needs"
+        )
+    return dict(sorted(found.items()))
+
+
 def load_campaign_as(
     path: Path, model: type[AnyCampaign], settings: Sequence[str] = ()
 ) -> tuple[AnyCampaign, YamlDocument]:
@@ -52,9 +72,9 @@ def campaign_of(document: YamlDocument, model: type[AnyCampaign]) -> AnyCampaign
     _check_given(document, campaign.program)
     check_machine_kind(campaign, document)
 
-    def resolve(value: Path, *keys: str | int) -> Path:
+    def resolve(value: Path, *keys: str | int, may_be_directory: bool = False) -> Path:
         absolute = (document.place(*keys).folder / value).resolve()
-        if not absolute.is_file():
+        if not absolute.is_file() and not (may_be_directory and absolute.is_dir()):
             raise CampaignError(f"{document.where(*keys)}: no such file: {value} (looked for {absolute})")
         return absolute
 
@@ -65,12 +85,19 @@ def campaign_of(document: YamlDocument, model: type[AnyCampaign]) -> AnyCampaign
     if directory is not None and not directory.is_dir():
         where = document.where("program", "directory")
         raise CampaignError(f"{where}: no such directory: {program.directory} (looked for {directory})")
+    files: dict[str, Path] = {}
+    for guest, host in program.files.items():
+        keys = ("program", "files", guest)
+        try:
+            files.update(files_at(guest, resolve(host, *keys, may_be_directory=True)))
+        except CampaignError as error:
+            raise CampaignError(f"{document.where(*keys)}: {error}") from None
     changes: dict[str, Any] = {
+        "files": files,
         "directory": directory,
         "source": resolve(program.source, "program", "source") if program.source else None,
         "sources": tuple(resolve(s, "program", "sources", n) for n, s in enumerate(program.sources)),
         "stdin": resolve(program.stdin, "program", "stdin") if program.stdin else None,
-        "files": {guest: resolve(host, "program", "files", guest) for guest, host in program.files.items()},
     }
     if program.catalogue:
         key = "catalogue_file" if program.catalogue_file else "catalogue"

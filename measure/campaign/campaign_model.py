@@ -84,8 +84,8 @@ class Program(StrictModel):
     )
     files: dict[str, Path] = Field(
         default_factory=dict,
-        description="Files that the program may read: guest path to host path. It may write files of its own anywhere "
-        "else: they stay in memory, and are gone when it ends",
+        description="Files that the program may read: guest path to host path; a directory stands for all files below "
+        "it. It may write files of its own anywhere else: they stay in memory, and are gone when it ends",
     )
 
     @model_validator(mode="before")

@@ -21,6 +21,7 @@ from instrumenter.building.project_tree import TOOL_NAMES, TOOLS
 from instrumenter.errors import BuildFailure, InstrumenterError, SourceError
 from instrumenter.find.languages import is_cplusplus
 from measure.campaign.build_notices import PendingBuild, waiting
+from measure.campaign.campaign_file import files_at
 from measure.errors import CampaignError
 
 _CONFIGURE = "./configure"
@@ -40,6 +41,7 @@ _VERSION = re.compile(r"[-_](?:v?\d.*|main|master)$")  # at the end of a directo
 _MAIN = re.compile(r"^[^\n;=#/]*(?<!\w)main\s*\([^;{]*\)\s*\{", re.M)
 _DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|elifdef|else|endif)\b.*$", re.M)
 _IF_DEFINED = re.compile(r"[ \t]*#[ \t]*if(?:def[ \t]+|[ \t]+defined[ \t]*\(?[ \t]*|[ \t]+)([A-Za-z_]\w*)[ \t)]*$")
+_CALLS_CMAKE = re.compile(r"^\t.*(?<![\w./-])(?:cmake|\$[({]CMAKE[)}])[ \\]", re.M)
 _MAKEFILES = ("GNUmakefile", "makefile", "Makefile")  # in make's order
 _BUILDS = (
     (("configure",), _CONFIGURE),
@@ -52,6 +54,9 @@ _BUILDS = (
 def build_commands(directory: Path) -> list[str]:
     """The commands that may build ``directory``, the likeliest first; none if it has no build of its own."""
     found = [command for names, command in _BUILDS if any((directory / name).is_file() for name in names)]
+    if _MAKE in found and len(found) > 1 and _CALLS_CMAKE.search(_makefile_text(directory)):
+        found.remove(_MAKE)  # it is there for those who build on their machine: it makes manuals, or runs tests
+        found.append(_MAKE)
     made = {_CONFIGURE: _configure_command, _MAKE: _make_command}
     return [made[command](directory) if command in made else command for command in found]
 
@@ -75,8 +80,7 @@ def _make_command(directory: Path) -> str:
     if any(is_cplusplus(name) for name in names):
         has_c = any(name.endswith(".c") for name in names)
         command = f"{_MAKE} CXX=$CXX" if has_c else f"{_MAKE.replace('$CC', '$CXX')} CXX=$CXX"
-    makefile = next(path for name in _MAKEFILES if (path := directory / name).is_file())
-    text = makefile.read_text("utf-8", "replace")
+    text = _makefile_text(directory)
     others = {name: tool for name, tool in _FIXED_TOOL.findall(text) if name not in ("CC", "CXX")}
     called = [
         f"{name}=${TOOL_NAMES[tool]}"
@@ -84,6 +88,12 @@ def _make_command(directory: Path) -> str:
         if re.search(rf"^\t[@ -]*\$[({{]{name}[)}}]", text, re.M) and not _OF_BUILD.search(name)
     ]
     return " ".join([command, *called])
+
+
+def _makefile_text(directory: Path) -> str:
+    """The text of the makefile that make would take."""
+    makefile = next(path for name in _MAKEFILES if (path := directory / name).is_file())
+    return makefile.read_text("utf-8", "replace")
 
 
 def check_exists(program: Path) -> None:
@@ -181,7 +191,8 @@ def flag_keys(flags: str | None, program: Path, build: str | None) -> dict[str, 
 
 
 def input_keys(arguments: Sequence[str], stdin: Path | None, files: Sequence[str], beside: Path) -> dict[str, Any]:
-    """The keys for arguments, standard input and files. Arguments that name files of this directory are files.
+    """The keys for arguments, standard input and files. Arguments that name files of this directory are files, and so
+    are those that name a directory which is not too large.
 
     Raises `CampaignError` for files that do not exist and guest paths that are not absolute.
     """
@@ -190,13 +201,17 @@ def input_keys(arguments: Sequence[str], stdin: Path | None, files: Sequence[str
         found["stdin"] = relative(_existing(stdin, "--stdin"), beside)
     mapped: dict[str, str] = {}
     for argument in arguments:
-        if argument and Path(argument).is_file():
+        if argument and (Path(argument).is_file() or _is_directory_of_files(argument)):
             mapped[own_guest_path(argument)] = relative(Path(argument), beside)
     for given in files:
-        guest, equals, host = given.rpartition("=")
-        if equals and not guest.startswith("/"):
+        guest, equals, host = given.partition("=")
+        if not equals or Path(given).exists():  # the name of a file may have such a sign
+            guest, host = own_guest_path(given), given
+        elif not guest.startswith("/"):
             raise CampaignError(f"--file {given}: got the guest path '{guest}', expected an absolute one: /{guest}")
-        mapped[guest or own_guest_path(host)] = relative(_existing(Path(host), "--file"), beside)
+        if not Path(host).exists():
+            raise CampaignError(f"--file {host}: no such file or directory")
+        mapped[guest] = relative(Path(host), beside)
     if mapped:
         found["files"] = mapped
     return found
@@ -255,6 +270,16 @@ def _is_source(path: Path) -> bool:
 def relative(path: Path, beside: Path) -> str:
     """``path`` relative to the directory ``beside``, where the campaign file is."""
     return os.path.relpath(path.resolve(), beside.resolve())
+
+
+def _is_directory_of_files(argument: str) -> bool:
+    """Whether an argument names a directory below this one that a program can see."""
+    if not Path(argument).is_dir() or os.path.normpath(argument).startswith((".", "/")):
+        return False
+    try:
+        return bool(files_at(own_guest_path(argument), Path(argument)))
+    except CampaignError:
+        return False
 
 
 def _existing(path: Path, option: str) -> Path:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from instrumenter.building.build_advice import failed_build
+from instrumenter.building.build_advice import failed_build, first_error
 from instrumenter.building.project import linked_programs
 from instrumenter.errors import SourceError
 
@@ -24,6 +24,15 @@ def library(function: str, header: str) -> str:
         "do not support implicit function declarations [-Wimplicit-function-declaration]\n    3 | x\n      | ^\n"
         f"b.c:3:1: note: include the header <{header}> or explicitly provide a declaration for '{function}'\n"
     )
+
+
+def test_the_marks_below_a_line_of_an_interpreter_are_no_error() -> None:
+    output = (
+        'Traceback (most recent call last):\n  File "man.py", line 9, in <module>\n    load(name)\n    ^^^^^^^^^^\n'
+        "OSError: lib.so: not there\nmake: *** [Makefile:9: man.3] Error 1\n"
+    )
+    message = failed_build("make", "failed", output, "log", "riscv64-linux-musl")
+    assert first_error(message) == "OSError: lib.so: not there"
 
 
 @pytest.mark.parametrize(

@@ -279,6 +279,27 @@ def test_a_link_makes_what_most_programs_need_and_all_of_it_when_a_symbol_is_mis
     assert ["needs more of the C library than most programs" in message for message in told[1:]] == [True] * len(whole)
 
 
+@pytest.mark.parametrize("needs_its_library", [False, True])
+def test_a_program_of_cplusplus_has_the_library_made_if_it_needs_it(
+    needs_its_library: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guest, made = fresh(tmp_path, monkeypatch)
+    tried = []
+
+    def run(_: Toolchain, arguments: list[str], directory: Path, driver: str) -> tuple[int, bytes, bytes]:
+        tried.append(driver)
+        missed = needs_its_library and driver == "cc"
+        return int(missed), b"", b"ld.lld: error: undefined symbol: std::terminate()" if missed else b""
+
+    monkeypatch.setattr(Toolchain, "run", run)
+    for _ in range(2):
+        guest.link([tmp_path / "a.o"], [], tmp_path / "program", "c++")
+    assert made == [f"{guest.target}, common", *(["zig, with C++"] if needs_its_library else [])]
+    assert tried == (["cc", "c++", "c++"] if needs_its_library else ["cc", "cc"])
+    guest.link([tmp_path / "a.o"], ["-lc++"], tmp_path / "program", "c++")
+    assert tried[-1] == "c++"
+
+
 def test_a_space_in_the_path_of_the_cache_is_no_obstacle(tmp_path: Path) -> None:
     """The compiler prints its command line without quotes."""
     found = []

@@ -393,6 +393,7 @@ int main(int count, char **values) {
   if (!strcmp(values[1], "count")) return atoi(values[2]);
   if (!strcmp(values[1], "bomb")) return bomb(values[2]);
   if (!strcmp(values[1], "wait")) { int nothing[2]; pipe(nothing); if (fork()) wait(0); else read(nothing[0], values, 1); }
+  if (!strcmp(values[1], "again")) return execlp(values[0], values[0], "print", "found in PATH", (char *)0);
   if (!strcmp(values[1], "print")) {
     printf("%s: %s\n", values[1], values[2]);
     for (int i = 3; i < count; i++) printf("and %s\n", values[i]);

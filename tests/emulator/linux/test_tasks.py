@@ -117,8 +117,8 @@ def test_what_programs_do(program: Path, what: str, engine: str) -> None:
 def test_files_of_the_system(program: Path) -> None:
     _, text, _, unsupported = ended(program, "files")
     assert text.splitlines() == [
-        "exe 1", "maps 1 1 1", f"cmdline 1 {str(program)[:12]}", "comm 1 guest_tasks", "", "stat 1 ", "statm 1 ", "status 1 ",
-        "mounts 1 ", "fd 4 outside -1 write -1",
+        "exe 1", "maps 1 1 1", f"cmdline 1 {str(program)[:12]}", "comm 1 guest_tasks", "", "stat 1 ", "statm 1 ",
+        "status 1 ", "mounts 1 ", "fd 4 outside -1 write -1",
     ]  # fmt: skip
     assert unsupported == []
 
@@ -224,6 +224,12 @@ def test_processes_that_wait_for_each_other(program: Path) -> None:
         pytest.raises(Deadlock, match=r"child that does not end \(2 threads"),
     ):
         machine.run()
+
+
+def test_a_program_without_a_path_starts_itself_by_its_name(program: Path) -> None:
+    with Machine(program.read_bytes(), ["again"]) as machine:
+        machine.run()
+        assert b"found in PATH" in machine.files.output(1)
 
 
 def test_a_guest_with_several_processes_cannot_go_back(program: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from measure.campaign import campaign_file
 from measure.campaign.campaign_file import load_campaign
 from measure.campaign.campaign_model import Campaign
 from measure.errors import CampaignError
@@ -51,6 +52,19 @@ def test_good_campaign(folder: Path) -> None:
     assert campaign.machine == folder / "machine.yaml"
     assert campaign.baselines == campaign.replicates == campaign.pairs == 10
     assert campaign.variant_sets() == {"light": ("nodes",)}
+
+
+def test_a_directory_stands_for_the_files_below_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "in/deep").mkdir(parents=True)
+    for name in ("in/b.txt", "in/deep/a.txt", "c.txt"):
+        (folder / name).touch()
+    text = GOOD.replace("3]}", "3], files: {/data: in, /in/c: c.txt}}")
+    assert load(folder, text).program.files == {
+        "/data/b.txt": folder / "in/b.txt", "/data/deep/a.txt": folder / "in/deep/a.txt", "/in/c": folder / "c.txt"
+    }  # fmt: skip
+    monkeypatch.setattr(campaign_file, "MOST_FILES", 1)
+    assert complaint(folder, text).startswith("DIR/c.yaml:2: DIR/in has more than 1 files, all of which would be read")
+    assert "2: no such file: gone" in complaint(folder, GOOD.replace("3]}", "3], files: {/data: gone}}"))
 
 
 def test_one_variant_of_everything_by_default(folder: Path) -> None:

@@ -14,7 +14,7 @@ import yaml
 from rich.console import Console
 
 from measure.campaign.campaign_file import load_campaign
-from measure.first_campaign import trial_run
+from measure.first_campaign import command, trial_run
 from measure.first_campaign.command import tell_written
 from measure.first_campaign.software_choice import Choice
 from measure.perturbation.uninformative_metrics import TIED, MetricFinding
@@ -296,6 +296,15 @@ def test_what_cannot_become_a_campaign_is_told(folder: Path) -> None:
     (folder / "desktop.yaml").write_text("name: other\n")
     assert "desktop.yaml exists already and is another machine" in failed("words.c")
     assert sorted(path.name for path in folder.glob("*.yaml")) == ["desktop.yaml"]
+
+
+def test_interrupted_there_are_no_runs_to_go_on_with(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(program: Path) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "check_exists", interrupt)
+    result = measure("init", "words.c")
+    assert (result.exit_code, result.output) == (130, "measure: interrupted\n")
 
 
 def test_campaigns_of_one_program_have_results_of_their_own_and_tell_what_it_wrote_to_stderr(folder: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from instrumenter.building.build_advice import build_failure
 from instrumenter.errors import BuildFailure, SourceError
 from measure.errors import CampaignError
-from measure.first_campaign.program_keys import build_commands, flag_keys, program_keys, sources_that_define
+from measure.first_campaign.program_keys import build_commands, flag_keys, input_keys, program_keys, sources_that_define
 
 FILES = {
     "main.cpp": "int main() { return far(1); }\n",
@@ -77,6 +77,37 @@ def test_make_gets_the_tools_that_rules_call_by_other_variables(tmp_path: Path) 
     assert build_commands(tmp_path) == ["make -j$(nproc) CC=$CC LD=$CC PACK=$AR INDEX=$RANLIB"]
     (tmp_path / "GNUmakefile").write_text("app:\n\t$(CC) main.c\n")  # which make takes first
     assert build_commands(tmp_path) == ["make -j$(nproc) CC=$CC"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "first"),
+    [
+        ("build:\n\tmkdir build && cd build && cmake ..\n", "cmake -S"),
+        ("$(BUILD):\n\t$(CMAKE) \\\n\t.\n", "cmake -S"),
+        ("# or use cmake .\napp: app.c\n\t$(CC) -o app app.c\n\techo see my-cmake-notes\n", "make -j"),
+    ],
+)
+def test_cmake_comes_before_a_makefile_that_calls_it(tmp_path: Path, rule: str, first: str) -> None:
+    (tmp_path / "CMakeLists.txt").touch()
+    (tmp_path / "Makefile").write_text(f"all: test\n{rule}")
+    commands = build_commands(tmp_path)
+    assert len(commands) == 2
+    assert commands[0].startswith(first)
+
+
+def test_arguments_that_name_files_and_directories_are_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("data/a.txt", "data/deep/b.txt", "a=b.txt", "other/c.txt"):
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).touch()
+    Path("empty").mkdir()
+    arguments = ["data", "a=b.txt", "empty", ".", str(tmp_path), "-v", ""]
+    found = input_keys(arguments, None, ["a=b.txt", "/in=a=b.txt", "/more=other", "other"], tmp_path)
+    assert found["files"] == {
+        "/data": "data", "/a=b.txt": "a=b.txt", "/in": "a=b.txt", "/more": "other", "/other": "other"
+    }  # fmt: skip
+    with pytest.raises(CampaignError, match="--file none: no such file or directory"):
+        input_keys([], None, ["/in=none"], tmp_path)
 
 
 @pytest.mark.parametrize("name", ["demo", "demo-0.31.1", "demo_2", "demo-v1.2-rc1", "demo-main"])
