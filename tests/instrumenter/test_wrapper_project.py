@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from collections.abc import Mapping
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from common import build_cache
 from common.file_cache import cache_directory
 from emulator.linux.vfs.files import VirtualFiles
 from emulator.machine import Machine
@@ -202,6 +204,9 @@ def test_code_layouts_are_linked_and_not_built_again(directory: Path) -> None:
     mine = recipe(directory)
     builds = [mine.build(METRICS, offset, said.append) for offset in (34, 0, 1000)]
     assert len(said) == 1
+    (marker,) = cache_directory().glob(f"projects/*/{build_cache.PROJECT_MARKER}")
+    took = json.loads(marker.read_bytes())["seconds"]
+    assert all(build.seconds >= took > 0 for build in builds)  # what other counters would take
     assert len({build.key for build in builds}) == 3
     addresses = []
     for build in builds:
