@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from common.startup import rest_linear_algebra
-from measure.console.interrupts import Terminated, exit_status, terminable
+from measure.console.interrupts import Terminated, exit_status, interruptible, terminable
 from measure.console.scheduler_option import scheduler_option
 from measure.console.settings_option import settings_option
 from measure.cycle_close.cli import check_sampling, cycleclose
@@ -38,7 +38,7 @@ class _Commands(click.Group):
 
         rest_linear_algebra()
         try:
-            with terminable():
+            with interruptible(), terminable():
                 return super().invoke(context)
         except MeasureError as error:
             click.echo(f"measure: {error}", err=True)

@@ -5,6 +5,7 @@ Signals reach only the main thread. In other threads `terminable` does nothing, 
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
@@ -14,6 +15,7 @@ from typing import Any
 
 INTERRUPTED = 130  # 128 plus the signal's number, as in shells
 TERMINATED = 143
+_SAME_SECONDS = 1.0  # between two Ctrl-C
 
 
 class Terminated(KeyboardInterrupt):
@@ -45,6 +47,33 @@ def terminable() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Around a whole command: Ctrl-C raises `KeyboardInterrupt`, once; a later one ends the process at once.
+
+    Within a second it is the same Ctrl-C, which a process between may have passed on. An exception amid the cleanup
+    could leave locks that the end of Python waits for.
+    """
+    if not _is_main() or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    first: float | None = None
+
+    def interrupt(number: int, frame: Any) -> None:
+        nonlocal first
+        if first is None:
+            first = time.monotonic()
+            raise KeyboardInterrupt
+        if time.monotonic() > first + _SAME_SECONDS:
+            os._exit(INTERRUPTED)
+
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class TimeLimit:

@@ -315,7 +315,7 @@ def _print(console: Console, directory: Path, traced: Traced, full: Traced | Non
     if traced.interrupted:
         console.print("Interrupted: the trace ends where the program was interrupted.", style="yellow")
     if traced.ending is not None:
-        console.print(f"The program failed: {traced.ending}", style="red")
+        console.print("The program failed: the trace ends there.", style="red")
 
 
 def _print_deviations(console: Console, found: pd.DataFrame) -> None:

@@ -109,7 +109,7 @@ def bad_ending(machine: Machine, job: Job) -> str | None:
     words = machine.files.output(2)[-_LAST_BYTES:].decode("utf-8", "replace").strip()
     reason = ending.message or f"exit status {ending.status}" + (f": {words}" if words else "")
     hidden = about_hidden_files(machine.files.not_found(), job.arguments)
-    return f"{reason}; {hidden}, before PROGRAM" if hidden else reason
+    return f"{reason.rstrip('.')}; {hidden}, before PROGRAM" if hidden else reason
 
 
 def check_length(job: Job, interval_instructions: int, executed: int) -> None:

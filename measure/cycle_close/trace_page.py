@@ -124,9 +124,10 @@ def _steps(about: Mapping[str, Any]) -> list[Step]:
         )  # fmt: skip
     steps.append(
         Step(
-            "Small deviations do not say that relations between metrics are those of a full simulation. Test it for "
-            "your program, in a copy of this campaign:",
-            ("measure check-sampling configs/campaigns/sampling.yaml",),
+            "Small deviations do not say that relations between metrics are those of a full simulation. That is tested "
+            "by a campaign of your program with `configurations:`; a checkout has one to begin with, "
+            "configs/campaigns/sampling.yaml.",
+            ("measure check-sampling --help", "measure schema sampling-check"),
         )
     )
     return steps

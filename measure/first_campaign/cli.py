@@ -18,7 +18,7 @@ import click
 @click.option("--stdin", type=click.Path(path_type=Path), metavar="FILE", help="The program's standard input.")
 @click.option("--file", "files", multiple=True, metavar="[GUEST=]FILE",
               help="A file that the program reads, or a directory of them, under its own name or as the absolute path "
-                   "GUEST; may be repeated. Arguments that name files are such files without being listed.")  # fmt: skip
+                   "GUEST; may be repeated. Arguments that name files do so without being listed.")  # fmt: skip
 @click.option("--flags", metavar="FLAGS",
               help="Flags of the compiler for sources without a build of their own, such as '-O2 -std=c++20'. "
                    "Default: -O2.")  # fmt: skip

@@ -13,6 +13,7 @@ from rich.markup import escape
 
 from measure.console.progress import Status
 from measure.console.tables import print_table
+from measure.errors import CampaignError
 from measure.perturbation.analysis_types import BROKEN
 from measure.perturbation.wording import p_number
 from measure.report.style import VERDICT_STYLES
@@ -42,6 +43,8 @@ def run_compare(
     Raises as `compare_results`, and `StoreError` for files that cannot be written.
     """
     verdicts.check_places()
+    if before.is_dir() and after.is_dir() and before.samefile(after):
+        raise CampaignError(f"BEFORE and AFTER are one directory, {before}: expected the results of two campaigns")
     directory = out or Path("results") / f"{before.resolve().name}-{after.resolve().name}"
     check_results_place(directory)
     with Status(console, "comparing two campaigns"):

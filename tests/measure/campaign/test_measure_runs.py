@@ -152,6 +152,7 @@ def test_report_of_what_has_no_results(folder: Path) -> None:
     result = measure("report", folder / "empty")
     assert result.exit_code == 2
     assert "has no results of a campaign (plan.json: No such file or directory)" in result.output
+    assert "none: no such file or directory; expected a directory of `m" in measure("explain", folder / "none").output
     (folder / "empty" / "plan.json").write_text('{"format": "perturbation-plan-1"}')
     result = measure("report", folder / "empty")
     assert result.exit_code == 2

@@ -191,6 +191,7 @@ def test_what_cannot_be_compared_is_told(results: Path, tmp_path: Path) -> None:
 
     first = results / "first"
     assert "no such directory; expected one that `measure run` left" in refused(first, tmp_path / "none")
+    assert "AFTER are one directory" in refused(first, results / "." / "first/.")
     assert "has no results of a campaign" in refused(first, tmp_path)
     shutil.copytree(first, tmp_path / "copy")
     summary = tmp_path / "copy/summary.json"
