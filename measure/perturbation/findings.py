@@ -176,9 +176,10 @@ def _exploratory(result: Perturbation) -> list[str]:
             "Exploratory: one instrumented run shows no spread of its own; the verdict holds only if such runs vary no "
             "more than baselines do; make at least 3."
         ]
-    advice = (
-        "use 10 pairs (at least 6)" if result.paired else f"use 20 baselines (at least {FEWEST_BASELINES}) and 5 runs"
-    )
+    advice = "use 10 pairs (at least 6)" if result.paired else (
+        f"use 20 baselines (at least {FEWEST_BASELINES}) and 5 runs, or 10 of both (at least 6) in a campaign that "
+        "pairs its runs,"
+    )  # fmt: skip
     return [f"Exploratory: {_sizes(result)}; {advice} before relying on it."]
 
 

@@ -73,6 +73,8 @@ def beside(perturbation: Perturbation) -> str:
         parts.append(f"{unknown} of {len(perturbation.pairs)} {noun} are not assessable")
     if perturbation.n_runs == 1:
         parts.append("it rests on one run")
+    elif perturbation.exploratory:
+        parts.append(f"it rests on {perturbation.n_runs} runs and {perturbation.n_baseline} baselines, which are few")
     return " and ".join(parts)
 
 
