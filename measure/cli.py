@@ -55,7 +55,8 @@ class _Commands(click.Group):
     epilog="""Start with:
 
 \b
-  measure run configs/campaigns/quickstart.yaml
+  measure init mine.c                            # a campaign of your own
+  measure run configs/campaigns/quickstart.yaml  # an example, in a checkout
 
 Exit status: 0 done; 1 the work failed (finished runs are kept) or its results cannot be written; 2 bad input,
 with file, line and what was expected; 3 a verdict that --fail-on names; 130 interrupted (Ctrl-C), 143 ended

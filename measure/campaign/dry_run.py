@@ -194,7 +194,8 @@ def _rows(campaign: Campaign, found: Estimate) -> list[tuple[str, str]]:
     plan = plan_text(campaign, campaign.alpha_of_a_look, assumed_spread(campaign), variants)
     runs, _, finds = plan.partition(", compared ")
     known = found.build_seconds is not None or not found.missing
-    builds = f", {found.missing} builds of about {found.build_seconds:.1f} s" if found.build_seconds else ""
+    counted = f"{found.missing} build{'s' * (found.missing != 1)}"
+    builds = f", {counted} of about {found.build_seconds:.1f} s" if found.build_seconds else ""
     each = f", about {found.build_seconds:.1f} s each" if found.build_seconds is not None and found.missing else ""
     second = (
         f"Beside {found.second_runs} of them a second run counts, which takes about {found.second_seconds:.1f} s. "

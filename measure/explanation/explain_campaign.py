@@ -28,6 +28,11 @@ from measure.result_files import write_text_atomically
 
 DEFAULT_PAIRS = 6
 DEFAULT_MINUTES = 3.0
+_LONG_SECONDS = 900.0
+_SHORTER = (
+    "Most of that is one order of metrics, whatever --minutes says. Shorter: `measure explain` with --variant NAME and "
+    "--pairs 3, or a campaign with fewer software metrics or less input."
+)
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,8 @@ def explain_judged(
             workers.prepare("emulated", plan.machine_text)
             paired.outlook = _outlook(paired, list(broken), run_seconds, workers.count, status)
             console.print(paired.outlook.begin_text(), style="dim", markup=False, highlight=False)
+            if paired.outlook.seconds()[1] > _LONG_SECONDS:
+                console.print(_SHORTER, style="dim", markup=False, highlight=False)
             outlook = paired.outlook
             # A log has whole names.
             status.update(lambda: outlook.describe(line_width(console)))

@@ -109,7 +109,10 @@ class Session:
             self._tell("Interrupted; the best so far, and all verdicts are kept.")
             return
         if self._stopped:
-            self._tell(f"{self._budget.name.capitalize()} is up; the best so far, and all verdicts are kept.")
+            self._tell(
+                f"{self._budget.name.capitalize()} leaves no time for another step; the best so far, and all verdicts "
+                "are kept."
+            )
 
     def describe(self) -> list[str]:
         """The current activity, the time, the best so far, and how much was tested: parts of a line, by importance."""

@@ -98,10 +98,13 @@ def _change(pair: Pair, result: Perturbation) -> str:
         interval = f"interval {over_all(result)} {low:+.2f} to {high:+.2f}"
     else:
         interval = f"at most {high:+.2f} {over_all(result)}"
+    # Step-down tests leave out pairs that are decided; intervals hold for all of them at once.
+    is_sharper = pair.p_adjusted <= result.level and _defined(low) and low < 0 < high
+    sharper = ", by a test that is sharper than the interval" if is_sharper else ""
     return (
         f"{pair.name}: rho went from {pair.baseline_rho:.2f} to {pair.run_rho:.2f} "
         f"(change of z {pair.delta_z:+.2f}, {interval}, "
-        f"{p_text(pair.p_adjusted)})" + (f"; {pair.note}" if pair.note else "")
+        f"{p_text(pair.p_adjusted)}{sharper})" + (f"; {pair.note}" if pair.note else "")
     )
 
 

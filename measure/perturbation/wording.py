@@ -40,9 +40,11 @@ def in_words(perturbation: Perturbation) -> str:
 
     A p-value answers whether there is any change, a verdict whether the change matters: an equivalent run may have
     changed measurably. Both questions are answered in turn. Of an inconclusive comparison, what changed measurably is
-    known to have changed by less than delta, or the verdict would be *changed*; other pairs are open.
+    known to have changed by less than delta, or the verdict would be *changed*; other pairs are open. A p-value
+    below alpha is stated with the share of alpha by which it is judged, if it is above that.
     """
     p = perturbation.p_value
+    above = f", above its level of {perturbation.level:.3g}" if perturbation.level < p <= perturbation.alpha else ""
     if perturbation.verdict == "not assessable":
         return f"an absence of change cannot be shown ({p_text(p)})"
     if math.isnan(p):
@@ -60,7 +62,7 @@ def in_words(perturbation: Perturbation) -> str:
         if perturbation.too_few
         else "no measurable change, but delta is not excluded",
     }[perturbation.verdict]
-    return f"{meaning} ({p_text(p)})"
+    return f"{meaning} ({p_text(p)}{above})"
 
 
 def beside(perturbation: Perturbation) -> str:

@@ -58,7 +58,7 @@ def print_phases(
 def _print_uniform(console: Console, uniform: pd.DataFrame, found: Phases) -> None:
     """Print mean and spread of each metric in the largest phases."""
     metrics = [column.removesuffix("_mean") for column in uniform.columns if column.endswith("_mean")]
-    title = "Mean (standard deviation in percent of it)"
+    title = "Mean over intervals (standard deviation in percent of it)"
     largest = [str(phase) for phase in np.argsort(-found.weights, kind="stable") if found.weights[phase] > 0]
     if len(largest) > _SHOWN_PHASES:
         title += f", the {_SHOWN_PHASES} largest phases"

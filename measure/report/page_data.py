@@ -44,7 +44,6 @@ def page_data(data: ReportData) -> dict[str, Any]:
     return {
         "metrics": [short(metric) for metric in metrics],
         "interval": data.interval,
-        "intervalHead": interval_head(data),
         "words": list(WORDS),
         "relations": RELATIONS,
         "baseline": _group(data.baseline_rho, data.baseline_example, metrics, kept, chosen),
@@ -62,18 +61,13 @@ def page_data(data: ReportData) -> dict[str, Any]:
     }
 
 
-def interval_head(data: ReportData) -> str:
-    """The head of the column with the interval of a change: ``90% interval``."""
-    alphas = {variant.inner.alpha for variant in data.variants}
-    return f"{100 * (1 - 2 * alphas.pop()):.3g}% interval" if len(alphas) == 1 else "interval"
-
-
 def pair_rows(data: ReportData, most: int) -> list[dict[str, Any]]:
     """The ``most`` pairs that matter most for a table without a script: by verdict, then by size of the change."""
     rows = [
         {
             "variant": variant.name, "relation": RELATIONS[kind], "pair": pair, "name": pair_name(pair),
             "words": pair_in_words(pair, getattr(variant, kind).level), "p": p_number(pair.p_adjusted),
+            "interval": _interval(*pair.simultaneous),
         }
         for variant in data.variants
         for kind in _kinds(variant)
@@ -81,6 +75,13 @@ def pair_rows(data: ReportData, most: int) -> list[dict[str, Any]]:
         for pair in getattr(variant, kind).pairs
     ]  # fmt: skip
     return sorted(rows, key=lambda row: _rank(row["pair"]))[:most]
+
+
+def _interval(low: float, high: float) -> str:
+    """An interval, one without a lower end by its upper one."""
+    if np.isnan(high):
+        return "-"
+    return f"{low:+.3f} to {high:+.3f}" if np.isfinite(low) else f"at most {high:+.3f}"
 
 
 def pair_name(pair: Pair) -> str:
@@ -168,6 +169,7 @@ def _comparison(perturbation: Perturbation, metrics: Sequence[str]) -> dict[str,
     return {
         "delta": perturbation.delta,
         "alpha": perturbation.alpha,
+        "level": perturbation.level,
         "paired": perturbation.paired,
         "notes": notes,
         "columns": {name: packed(np.array(values, np.float64)) for name, values in columns.items()},

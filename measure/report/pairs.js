@@ -23,10 +23,11 @@ const ORDERS = {
   before: ["rho before", "rho before", (a, b) => (b.before ?? -9) - (a.before ?? -9)],
   after: ["rho after", "rho after", (a, b) => (b.after ?? -9) - (a.after ?? -9)],
   change: ["size of the change", "change of z", (a, b) => Math.abs(b.change ?? 0) - Math.abs(a.change ?? 0)],
-  interval: ["lower end of the interval", DATA.intervalHead, (a, b) => (b.low ?? -9) - (a.low ?? -9)],
+  interval: ["lower end of the interval", "interval (all pairs)", (a, b) => (b.allLow ?? -9) - (a.allLow ?? -9)],
   p: ["p", "p (all pairs)", (a, b) => (a.p ?? 9) - (b.p ?? 9)],
 };
 const signed = (value) => value === null ? "–" : `${value >= 0 ? "+" : ""}${value.toFixed(3)}`;
+const intervalText = (low, high) => low !== null || high === null ? `${signed(low)} to ${signed(high)}` : `at most ${signed(high)}`;
 const plain = (value) => value === null ? "–" : value.toFixed(3);
 const pText = (p) => p === null ? "–" : p < 0.001 ? "< 0.001" : p.toFixed(3);
 
@@ -58,7 +59,7 @@ function showRows() {
     return `<tr class="${row.verdict.replace(" ", "-")}"${current}><th scope="row"><a href="${escapeText(row.address)}">` +
       `${escapeText(row.name)}</a></th><td class="text">${escapeText(row.variant.name)}</td><td class="text">` +
       `${escapeText(DATA.relations[row.kind])}</td><td class="verdict">${DATA.words[row.word]}</td><td>${plain(row.before)}` +
-      `</td><td>${plain(row.after)}</td><td>${signed(row.change)}</td><td>${signed(row.low)} to ${signed(row.high)}</td>` +
+      `</td><td>${plain(row.after)}</td><td>${signed(row.change)}</td><td>${intervalText(row.allLow, row.allHigh)}</td>` +
       `<td>${pText(row.p)}</td></tr>`;
   }).join("");
   labelCells($("pairs").parentElement);

@@ -253,7 +253,7 @@ def test_a_limit_that_ends_inside_validation_leaves_all_files(folder: Path, monk
     monkeypatch.setattr(CampaignOracle, "test", late)
     result = CliRunner().invoke(partition, arguments(folder, 60, "--minutes", "30"), catch_exceptions=False)
     assert result.exit_code == 0, result.output
-    assert "The time limit of 30 min is up" in result.output
+    assert "The time limit of 30 min leaves no time" in result.output
     assert "Fresh runs: validated: none; not validated: group1; not tested: none." in result.output.replace("\n", " ")
     told = check_files(folder)
     assert [one["status"] for one in told["groups"]] == ["not validated"]

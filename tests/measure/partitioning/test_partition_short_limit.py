@@ -110,7 +110,7 @@ def test_a_limit_that_ends_among_the_baselines_leaves_a_group_that_was_measured(
     assert found["stopped_by"] == "the time limit of 40 min"
     assert found["shortfall"] is None
     output = " ".join(ended.output.split())
-    assert "The time limit of 40 min is up" in output
+    assert "The time limit of 40 min leaves no time" in output
     assert "no group of software metrics was shown to be good; 2 in 1 group measured, but not decided." in output
     assert "Fresh runs: validated: none; not validated: none; undecided: group1; not tested: none." in output
     written = (folder / "out" / "partition.yaml").read_text()

@@ -243,6 +243,15 @@ def test_verdicts_in_words(verdict: str, p: float, words: str) -> None:
     assert in_words(perturbation(verdict, p)) == words
 
 
+def test_a_p_value_between_its_level_and_alpha_is_told_with_the_level() -> None:
+    shared = replace(perturbation("inconclusive", 0.024), comparisons=4)
+    assert in_words(shared) == (
+        "no measurable change, but delta is not excluded (p = 0.024, above its level of 0.0125)"
+    )
+    assert in_words(replace(shared, p_value=0.3)).endswith("(p = 0.300)")
+    assert in_words(replace(shared, p_value=0.01)).endswith("(p = 0.010)")
+
+
 def test_runs_that_can_show_no_change_are_not_said_to_have_none() -> None:
     few = replace(perturbation("inconclusive", 0.1), too_few=True)
     assert in_words(few) == "too few runs to show a change, and delta is not excluded (p = 0.100)"

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 
 from measure.perturbation.analysis_types import VERDICTS, Perturbation, gravest
+from measure.perturbation.findings import _change
 from measure.perturbation.missing_runs import OpenVerdict, extra_runs
 from measure.perturbation.perturbation import inner_perturbation, outer_perturbation
 from measure.perturbation.verdict import overall_verdict
@@ -207,6 +208,8 @@ def test_equivalence_from_one_run_is_exploratory_and_says_so() -> None:
     assert not three.exploratory
     assert beside(one) == "it rests on one run"
     assert beside(three) == ""
+    few = replace(one, n_baseline=5, n_runs=5)
+    assert beside(few) == "it rests on 5 runs and 5 baselines, which are few"
     assert "one instrumented run shows no spread of its own" in " ".join(one.findings)
 
 
@@ -272,3 +275,11 @@ def test_missing_runs_are_counted_without_overflow_and_end() -> None:
     assert few is not None
     assert many is not None
     assert few < many
+
+
+def test_an_interval_around_no_change_beside_a_change_that_is_shown_is_explained() -> None:
+    result = campaign(8, (20, 5), 0.0, sd=0.02)
+    shown = replace(result.pairs[0], simultaneous=(-0.85, 0.03), p_adjusted=0.031, verdict="changed")
+    assert _change(shown, result).endswith("0.031, by a test that is sharper than the interval)")
+    for other in (replace(shown, simultaneous=(-0.85, -0.03)), replace(shown, p_adjusted=0.3)):
+        assert "sharper" not in _change(other, result)

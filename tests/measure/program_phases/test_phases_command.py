@@ -46,7 +46,7 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert result.exit_code == 0, result.output
     assert "Whole program by (error); intervals cut out of full simulation, warm" in result.output
     assert "Simulation points by warm-up (error)" in result.output
-    assert "Mean (standard deviation in percent of it)" in result.output
+    assert "Mean over intervals (standard deviation in percent of it)" in result.output
     return folder
 
 

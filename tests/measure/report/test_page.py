@@ -19,7 +19,7 @@ from measure.report.model import ReportData
 from measure.report.next_steps import headline, next_steps
 from measure.report.packing import packed
 from measure.report.page import embedded_json
-from measure.report.page_data import TRACE_VALUES, page_data
+from measure.report.page_data import TRACE_VALUES, _interval, page_data, pair_name, pair_rows
 from measure.report.style import DARK_VERDICTS, VERDICTS
 from tests.measure.report.page_structure import problems
 from tests.measure.report.synthetic_report import synthetic_report
@@ -129,8 +129,14 @@ def test_runs_of_each_variant_are_numbered_from_one(data: ReportData) -> None:
 
 
 def test_columns_say_what_intervals_and_alignments_they_have(page: str, data: ReportData) -> None:
-    assert page_data(data)["intervalHead"] == "90% interval"
-    assert '<th scope="col">90% interval</th>' in page
+    assert '<th scope="col">interval (all pairs)</th>' in page  # the one that verdicts are made by
+    rows = {(row["variant"], row["relation"], row["name"]): row["interval"] for row in pair_rows(data, 10_000)}
+    for variant in data.variants:
+        worst = variant.inner.pairs[0]
+        low, high = worst.simultaneous
+        assert rows[variant.name, "within a run", pair_name(worst)] == f"{low:+.3f} to {high:+.3f}"
+    assert _interval(-np.inf, 0.25) == "at most +0.250"
+    assert _interval(np.nan, np.nan) == "-"
     assert "across runs, aligned on the other metrics</th>" in page
 
 
