@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from elftools.elf.constants import SH_FLAGS
+from elftools.elf.elffile import ELFFile
 
 from emulator.machine import Machine
 from emulator.probes import EventCounter
@@ -388,3 +391,21 @@ def test_a_macro_that_is_one_statement_is_no_loop(tmp_path: Path) -> None:
     )
     build = build_program([tmp_path / "demo.cpp"], ["-O1"], {"loops": MetricSpec(event="loop", function="work")})
     assert build.places == {"loops": {f"{tmp_path}/demo.cpp:7": 1}}
+
+
+def test_without_its_library_a_program_is_the_same_linked_as_one_of_c(tmp_path: Path) -> None:
+    """So a program is the same whether or not the library was there when it was linked."""
+    source, loaded = tmp_path / "a.cpp", []
+    source.write_text(
+        '#include <cstdio>\nstruct A { int n; ~A() { std::printf("%d\\n", n); } } static a{3};\n'
+        "int main(int count, char **) { A b{count}; return 0; }\n"
+    )
+    toolchain = Toolchain()
+    toolchain.compile(source, ["-O1", "-fno-exceptions"], tmp_path / "a.o")
+    for driver in ("cc", "c++"):
+        toolchain.prepare("c++")
+        toolchain.link([tmp_path / "a.o"], ["-O2"], tmp_path / driver, driver)
+        elf = ELFFile(io.BytesIO((tmp_path / driver).read_bytes()))
+        sections = [each for each in elf.iter_sections() if each["sh_flags"] & SH_FLAGS.SHF_ALLOC]
+        loaded.append([(each.name, each["sh_addr"], each.data()) for each in sections])
+    assert loaded[0] == loaded[1]
