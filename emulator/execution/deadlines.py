@@ -34,7 +34,7 @@ class Deadlines:
         if limit is not None:
             if executed >= limit:
                 raise InstructionLimit(
-                    f"the program did not end within {limit} instructions; it is now at "
+                    f"the program did not end within {limit:,} instructions; it is now at "
                     f"{self._guest.place()}. Raise the limit or give the program less work"
                 )
             most = min(most, limit - executed)

@@ -47,7 +47,10 @@ def load_plan(directory: Path) -> Plan:
     """The plan whose runs are in ``directory``. Raises `CampaignError` when there is none or it is damaged."""
     path = directory / FILE_NAME
     if not directory.exists():
-        raise CampaignError(f"{directory}: no such file or directory; expected a directory of `measure run`")
+        raise CampaignError(
+            f"{directory} has no results of a campaign: there is no such file or directory; expected a directory of "
+            "`measure run`"
+        )
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:

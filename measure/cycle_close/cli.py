@@ -24,8 +24,9 @@ _PICTURES = (".png", ".svg", ".pdf", ".jpg", ".jpeg")
     short_help="Trace CPI, energy and hit rates of every interval.",
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
-@click.option("--machine", type=click.Path(path_type=Path), required=True, metavar="M.yaml",
-              help="The machine that is simulated in detail.")  # fmt: skip
+@click.option("--machine", type=click.Path(path_type=Path), metavar="M.yaml",
+              help="The machine that is simulated in detail, such as the desktop.yaml that `measure init` writes; "
+                   "required.")  # fmt: skip
 @settings_option("machine")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR",
               help="Where results go. Default: results/cycleclose-PROGRAM.")  # fmt: skip
@@ -70,7 +71,7 @@ _PICTURES = (".png", ".svg", ".pdf", ".jpg", ".jpeg")
 @click.argument("program", type=click.Path(path_type=Path))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def cycleclose(
-    machine: Path,
+    machine: Path | None,
     settings: tuple[str, ...],
     out: Path | None,
     interval: str,
@@ -122,6 +123,11 @@ def cycleclose(
         length = parse_interval(interval)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
+    if machine is None:
+        raise click.UsageError(
+            "expected --machine M.yaml, the machine to simulate: such as the desktop.yaml that `measure init` writes, "
+            "or one of configs/machines in a checkout"
+        )
     misplaced = not program.exists() and bool(arguments) and Path(arguments[0]).is_file()
     if picture and (program.suffix.lower() in _PICTURES or misplaced):
         raise click.UsageError(

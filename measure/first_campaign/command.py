@@ -41,7 +41,7 @@ Result = TypeVar("Result")
 _MACHINE = "desktop.yaml"
 _MOST_FILES_TOLD = 6  # in a message
 _UNDEFINED = re.compile(r"undefined symbol: ([^\n]*[^\s])")
-_AT_LIMIT = re.compile(r"did not end within \d+ instructions")
+_AT_LIMIT = re.compile(r"did not end within [\d,]+ instructions")
 _CLOCK_HZ = 1_000_000_000  # any value: the program does not sample itself
 
 

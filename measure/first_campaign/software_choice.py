@@ -95,10 +95,7 @@ def choose_counters(
 
 
 def _hottest(counters: Sequence[ChosenCounter]) -> list[ChosenCounter]:
-    """Entries, then loops, as many of both as a campaign gets, in this order; of those with one number of events only
-    the first, for the others seem to count the same, such as a function and the only one that calls it."""
-    distinct = {one.counts.events: one for one in reversed(counters)}
-    counters = [one for one in counters if distinct[one.counts.events] is one]
+    """Entries, then loops, as many of both as a campaign gets, in this order."""
     entries = [one for one in counters if one.spec.event == "entry"][:MOST_FUNCTIONS]
     return entries + [one for one in counters if one.spec.event == "loop"][:MOST_LOOPS]
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -33,6 +34,8 @@ from measure.perturbation.perturbation import Memo, inner_perturbation, outer_pe
 from measure.stats.correlation import spearman
 
 FIRST_REPLICATES = 3
+_GROUP = re.compile(r"group-[0-9a-f]{12}")  # the name of a group's variant
+_MOST_NAMES = 3  # of metrics in a message
 SEED_STEP = 1_000_003  # between the seeds of a search and of its validations
 ORACLE_VERSION = 3
 
@@ -116,9 +119,10 @@ class CampaignOracle:
         self._settings = settings
         self._workers = workers
         self._target = target
-        self._notify, self._begin = notify, begin
+        self._notify, self._begin = lambda message: notify(_GROUP.sub(self._metrics_of, message)), begin
         self._baselines = _Baselines((), ())
         self._under_test: list[_GroupTest] = []
+        self._group_metrics: dict[str, list[str]] = {}
         self._memo: Memo = {}
         self._running_seconds = 0.0
         self._judging_seconds = 0.0
@@ -157,7 +161,17 @@ class CampaignOracle:
             key=lambda name: json.dumps(specs[name].model_dump(mode="json"), sort_keys=True),
         )
         definitions = json.dumps([specs[name].model_dump(mode="json") for name in metrics], sort_keys=True)
-        return f"group-{hashlib.sha256(definitions.encode()).hexdigest()[:12]}", tuple(metrics)
+        name = f"group-{hashlib.sha256(definitions.encode()).hexdigest()[:12]}"
+        self._group_metrics[name] = metrics
+        return name, tuple(metrics)
+
+    def _metrics_of(self, group: re.Match[str]) -> str:
+        """The metrics of the group that a message names."""
+        metrics = self._group_metrics.get(group[0], [group[0]])
+        if len(metrics) == len(self.names) > 1:
+            return "all metrics together"
+        more = f" and {len(metrics) - _MOST_NAMES} more" if len(metrics) > _MOST_NAMES else ""
+        return ", ".join(metrics[:_MOST_NAMES]) + more
 
     def test(self, groups: Sequence[Group]) -> list[Verdict]:
         """See `measure.partitioning.search_types.Oracle`."""

@@ -13,7 +13,6 @@ from rich.markup import escape
 
 from measure.console.progress import Status
 from measure.console.tables import print_table
-from measure.errors import CampaignError
 from measure.perturbation.analysis_types import BROKEN
 from measure.perturbation.wording import p_number
 from measure.report.style import VERDICT_STYLES
@@ -44,7 +43,9 @@ def run_compare(
     """
     verdicts.check_places()
     if before.is_dir() and after.is_dir() and before.samefile(after):
-        raise CampaignError(f"BEFORE and AFTER are one directory, {before}: expected the results of two campaigns")
+        console.print(
+            f"BEFORE and AFTER are one directory, {before}: nothing can differ.", style="yellow", markup=False
+        )
     directory = out or Path("results") / f"{before.resolve().name}-{after.resolve().name}"
     check_results_place(directory)
     with Status(console, "comparing two campaigns"):

@@ -221,6 +221,7 @@ def test_the_first_use_of_the_compiler_is_announced_and_builds_the_libraries_on_
         return 0, b"", b""
 
     monkeypatch.setattr(Toolchain, "run", run)
+    monkeypatch.setattr(Toolchain, "prepare_common_library", lambda self: False)  # with which C++ is tried as C
     toolchain = Toolchain("riscv64-linux-musl", said.append)
     toolchain.link([source], [], tmp_path / "out", "c++")
     toolchain.link([source], [], tmp_path / "out", "c++")

@@ -159,7 +159,7 @@ def test_a_guest_that_catches_its_faults(faults: Path) -> None:
 
 def test_endless_programs_are_stopped(faults: Path) -> None:
     with Machine(faults, ["forever"], limit_instructions=1_000_000) as machine:
-        with pytest.raises(InstructionLimit, match=r"did not end within 1000000 instructions.*main\+"):
+        with pytest.raises(InstructionLimit, match=r"did not end within 1,000,000 instructions.*main\+"):
             machine.run()
         assert machine.ending is None
 
@@ -217,7 +217,7 @@ def test_emulate_gives_the_guests_output_and_status(faults: Path, mixture: Path,
         assert "Traceback" not in refused.stderr
     limited = emulate("--limit", "1M", "--", str(faults), "forever")
     assert limited.returncode == 1
-    assert "did not end within 1000000 instructions" in limited.stderr
+    assert "did not end within 1,000,000 instructions" in limited.stderr
 
 
 def test_emulate_says_which_files_are_gone(tmp_path: Path) -> None:
@@ -380,7 +380,7 @@ def test_limits_hold_in_a_rounding_mode_that_the_host_has_not(how: str) -> None:
 
     with (
         Machine(away, limit_instructions=20_000) as machine,
-        pytest.raises(InstructionLimit, match="did not end within 20000 instructions"),
+        pytest.raises(InstructionLimit, match="did not end within 20,000 instructions"),
     ):
         endless(machine)
     ends = []

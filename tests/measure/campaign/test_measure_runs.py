@@ -152,7 +152,10 @@ def test_report_of_what_has_no_results(folder: Path) -> None:
     result = measure("report", folder / "empty")
     assert result.exit_code == 2
     assert "has no results of a campaign (plan.json: No such file or directory)" in result.output
-    assert "none: no such file or directory; expected a directory of `m" in measure("explain", folder / "none").output
+    assert (
+        "none has no results of a campaign: there is no such file or directory"
+        in measure("explain", folder / "none").output
+    )
     (folder / "empty" / "plan.json").write_text('{"format": "perturbation-plan-1"}')
     result = measure("report", folder / "empty")
     assert result.exit_code == 2
@@ -401,4 +404,4 @@ def test_a_program_that_fails_or_never_ends(folder: Path) -> None:
     write_campaign(folder, baselines=2, replicates=1, extra="limits: {instructions: 50k}\n")
     result = measure("run", folder / "c.yaml", "--out", folder / "out2", "--workers", "2")
     assert result.exit_code == 1
-    assert "did not end within 50000 instructions" in result.output
+    assert "did not end within 50,000 instructions" in result.output

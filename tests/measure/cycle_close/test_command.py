@@ -154,6 +154,9 @@ def test_missing_files(source: Path, tmp_path: Path) -> None:
     result = cycleclose("--machine", STRONGARM, "--out", tmp_path, "--stdin", tmp_path / "none.txt", source)
     assert result.exit_code == 2
     assert "none.txt" in result.output
+    result = cycleclose("--out", tmp_path, source)
+    assert result.exit_code == 2
+    assert "such as the desktop.yaml that `measure init` writes" in " ".join(result.output.split())
 
 
 @pytest.mark.parametrize("name", ["mine.png", "mine"])

@@ -325,7 +325,7 @@ def test_campaigns_of_one_program_have_results_of_their_own_and_tell_what_it_wro
 def test_a_program_that_runs_long_gets_its_limit(folder: Path) -> None:
     (folder / "demo.c").write_text(PROGRAM)
     told = failed("demo.c", "--limit", "100k")
-    assert "the program did not end within 100000 instructions" in told
+    assert "the program did not end within 100,000 instructions" in told
     assert told.endswith("if it has to run so long, give more than it executes, such as --limit 50G")
     assert not (folder / "demo.yaml").exists()
     assert measure("init", "demo.c", "--limit", "50G").exit_code == 0

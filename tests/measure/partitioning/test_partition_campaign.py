@@ -293,6 +293,20 @@ def test_context_and_variants_do_not_depend_on_names(folder: Path) -> None:
     assert oracle(folder / "d.yaml", "b").context() != first.context()
 
 
+def test_messages_name_the_metrics_of_a_group(folder: Path) -> None:
+    campaign, document = load_campaign(folder / "c.yaml")
+    said: list[str] = []
+    with Store(folder / "out") as store:
+        oracle = CampaignOracle(campaign, document, store, Settings(6), target="fake", notify=said.append)
+    for group in ({0, 2}, set(range(len(oracle.names)))):
+        oracle._notify(f"Building {oracle.variant_of(frozenset(group))[0]} (1 of 2)")
+    oracle._notify("Still building group-0123456789ab")
+    some = ", ".join(oracle.variant_of(frozenset({0, 2}))[1])
+    assert said == [
+        f"Building {some} (1 of 2)", "Building all metrics together (1 of 2)", "Still building group-0123456789ab"
+    ]  # fmt: skip
+
+
 def test_replicates_are_added_only_while_the_verdict_is_open(folder: Path) -> None:
     campaign, document = load_campaign(folder / "c.yaml")
     with Store(folder / "out") as store:

@@ -182,6 +182,12 @@ def test_other_seeds_are_not_paired_and_other_variants_are_named(results: Path, 
     assert any("light: only in " in finding for finding in found["findings"])
 
 
+def test_results_that_are_compared_with_themselves_are_told(results: Path, tmp_path: Path) -> None:
+    result = measure("compare", results / "first", results / "first", "--out", tmp_path / "out")
+    assert result.exit_code == 0
+    assert "AFTER are one directory" in result.output
+
+
 def test_what_cannot_be_compared_is_told(results: Path, tmp_path: Path) -> None:
     def refused(before: Path, after: Path) -> str:
         result = measure("compare", before, after, "--out", tmp_path / "out")
@@ -191,7 +197,6 @@ def test_what_cannot_be_compared_is_told(results: Path, tmp_path: Path) -> None:
 
     first = results / "first"
     assert "no such directory; expected one that `measure run` left" in refused(first, tmp_path / "none")
-    assert "AFTER are one directory" in refused(first, results / "." / "first/.")
     assert "has no results of a campaign" in refused(first, tmp_path)
     shutil.copytree(first, tmp_path / "copy")
     summary = tmp_path / "copy/summary.json"
