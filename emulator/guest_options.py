@@ -68,11 +68,17 @@ def about_hidden_files(not_found: Sequence[str], arguments: Sequence[str]) -> st
     return f"the program did not find {', '.join(hidden)}: it sees no file of this machine without `{maps}`"
 
 
-def _mapping(value: str) -> tuple[str, Path]:
-    """The guest path and the host path of a value of --map."""
+def guest_and_host(value: str) -> tuple[str, str]:
+    """The guest path and the path on this machine of an option's value ``[GUEST=]HOST``."""
     guest, separator, host = value.partition("=")
     if not separator or os.path.exists(value):  # the name of a file may have such a sign
-        return own_guest_path(value), Path(value)
+        return own_guest_path(value), value
+    return guest, host
+
+
+def _mapping(value: str) -> tuple[str, Path]:
+    """The guest path and the host path of a value of --map."""
+    guest, host = guest_and_host(value)
     if not guest.startswith("/"):
         raise click.BadParameter(
             f"got the guest path {guest!r}, expected an absolute one: --map {own_guest_path(guest)}={host}",

@@ -122,9 +122,10 @@ def failed_build(
     first = _number_of_first(_ERROR, lines)
     if first is None:
         failed = _number_of_first(_FAILED_COMMAND, lines)
-        first = None if failed is None else max(0, failed - _LINES_BEFORE)
-        while first is not None and failed is not None and first < failed and _MARKS.fullmatch(lines[first]):
-            first += 1
+        if failed is not None:
+            first = max(0, failed - _LINES_BEFORE)
+            while _MARKS.fullmatch(lines[first]):
+                first += 1
     if first is not None:
         after = first + _LINES_OF_ERROR
         parts += [_FIRST_ERROR, *_indented(lines[first:after])]

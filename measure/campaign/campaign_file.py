@@ -88,8 +88,9 @@ def campaign_of(document: YamlDocument, model: type[AnyCampaign]) -> AnyCampaign
     files: dict[str, Path] = {}
     for guest, host in program.files.items():
         keys = ("program", "files", guest)
+        place = resolve(host, *keys, may_be_directory=True)
         try:
-            files.update(files_at(guest, resolve(host, *keys, may_be_directory=True)))
+            files.update(files_at(guest, place))
         except CampaignError as error:
             raise CampaignError(f"{document.where(*keys)}: {error}") from None
     changes: dict[str, Any] = {

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from common.cplusplus_symbols import shortened
-from emulator.guest_options import own_guest_path
+from emulator.guest_options import guest_and_host, own_guest_path
 from instrumenter.building.project_tree import TOOL_NAMES, TOOLS
 from instrumenter.errors import BuildFailure, InstrumenterError, SourceError
 from instrumenter.find.languages import is_cplusplus
@@ -204,10 +204,8 @@ def input_keys(arguments: Sequence[str], stdin: Path | None, files: Sequence[str
         if argument and (Path(argument).is_file() or _is_directory_of_files(argument)):
             mapped[own_guest_path(argument)] = relative(Path(argument), beside)
     for given in files:
-        guest, equals, host = given.partition("=")
-        if not equals or Path(given).exists():  # the name of a file may have such a sign
-            guest, host = own_guest_path(given), given
-        elif not guest.startswith("/"):
+        guest, host = guest_and_host(given)
+        if not guest.startswith("/"):
             raise CampaignError(f"--file {given}: got the guest path '{guest}', expected an absolute one: /{guest}")
         if not Path(host).exists():
             raise CampaignError(f"--file {host}: no such file or directory")

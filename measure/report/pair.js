@@ -67,7 +67,7 @@ function show(row, byUser) {
     ["rho", `${plain(row.before)} → ${plain(row.after)}`], ["change of z", signed(row.change)],
     [`${Math.round(100 * (1 - 2 * row.comparison.alpha))}% interval`, `${signed(row.low)} to ${signed(row.high)}`],
     ["over all pairs", intervalText(row.allLow, row.allHigh)],
-    ["counts as none", `±${row.comparison.delta}`], ["p (all pairs)", `${pText(row.p)}, level ${row.comparison.level.toPrecision(3).replace(/\.?0+$/, "")}`],
+    ["counts as none", `±${row.comparison.delta}`], ["p (all pairs)", `${pText(row.p)}, level ${+row.comparison.level.toPrecision(3)}`],
     ["spread (sd of z)", `${plain(row.spreadBefore)} → ${plain(row.spreadAfter)}`],
   ].map(([what, value]) => `<li>${what} <b>${value}</b></li>`).join("");
   $("pair-note").textContent = row.note;
