@@ -228,8 +228,7 @@ def _findings(
             for perturbation in (variant.inner, variant.outer_held_out):
                 if perturbation is None or perturbation.verdict != verdict:
                     continue
-                where = "within a run" if perturbation.kind == "inner" else "across aligned runs"
-                sentences += [f"{variant.name} ({variant.overhead}), {where}: {text}" for text in perturbation.findings]
+                sentences += [f"{variant.heading(perturbation)}: {text}" for text in perturbation.findings]
         if verdict == "changed":
             on_host = plan.campaign.host is not None
             sentences += advice(variants, _counted(plan, outcome), plan.campaign_file, on_host=on_host)

@@ -11,8 +11,9 @@ from rich.markup import escape
 from measure.console.tables import print_table
 from measure.perturbation.analysis_types import Pair
 from measure.perturbation.wording import in_words, p_number, pair_in_words, percent
+from measure.report.finding_groups import grouped
 from measure.report.model import ReportData, VariantReport
-from measure.report.next_steps import with_directory
+from measure.report.next_steps import next_steps, with_directory
 from measure.report.style import VERDICT_STYLES
 
 _WORST = 5
@@ -31,12 +32,37 @@ def print_result(console: Console, data: ReportData, results: str = "") -> None:
     if data.controls:
         console.print(escape(f"Controls: {data.controls}"), highlight=False)
     for variant in data.variants:
-        pairs = [pair for pair in variant.inner.pairs if np.isfinite(pair.delta_z)]
-        if pairs:
-            _print_worst(console, variant, pairs[:_WORST])
-    for finding in data.findings:
-        text = with_directory(finding, results) if results else finding
-        console.print(f"- {escape(text)}", highlight=False)
+        if pairs := _worst(variant):
+            _print_worst(console, variant, pairs)
+    _print_findings(console, data, results)
+
+
+def _worst(variant: VariantReport) -> list[Pair]:
+    """The pairs that changed most within a run, as a table shows them."""
+    return [pair for pair in variant.inner.pairs if np.isfinite(pair.delta_z)][:_WORST]
+
+
+def _print_findings(console: Console, data: ReportData, results: str) -> None:
+    """Print the findings under their headings, and last what to do next, where the eye is when a command ends.
+
+    Pairs that a table shows are not told again.
+    """
+    in_tables = {
+        variant.heading(variant.inner): tuple(f"{pair.name}: rho went" for pair in _worst(variant))
+        for variant in data.variants
+    }
+    groups = grouped(data.findings, data.variants)
+    for group in groups:
+        told = in_tables.get(group.heading, ())
+        sentences = [text for text in group.sentences if not text.startswith(told)]
+        if sentences and len(groups) > 1:
+            console.print(f"{escape(group.heading or 'The whole campaign')}:", highlight=False)
+        for text in sentences:
+            console.print(f"- {escape(with_directory(text, results) if results else text)}", highlight=False)
+    for step in next_steps(data, results):
+        if not step.finding:  # nothing is wrong: what the results are good for
+            text = " ".join([step.text, *(f"`{command}`" for command in step.commands)])
+            console.print(f"- Next: {escape(text[:1].lower() + text[1:])}", highlight=False)
 
 
 def _print_verdicts(console: Console, data: ReportData) -> None:

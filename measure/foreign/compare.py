@@ -176,8 +176,7 @@ def _findings(variants: Sequence[VariantReport], gathered: Gathered) -> tuple[st
             for perturbation in (variant.inner, variant.outer_held_out):
                 if perturbation is None or perturbation.verdict != verdict:
                     continue
-                where = "within a run" if perturbation.kind == "inner" else "across aligned runs"
-                sentences += [f"{variant.name}, {where}: {text}" for text in perturbation.findings]
+                sentences += [f"{variant.heading(perturbation)}: {text}" for text in perturbation.findings]
     if any(np.isnan(variant.instructions_percent).any() for variant in variants):
         sentences.append(
             "Not every trace counts instructions in every interval, so the overhead is unknown: "

@@ -125,7 +125,8 @@ def search_partition(request: Request, console: Console, spent_seconds: float = 
     found = session.result()
     failed = found.is_empty and bool(found.stopped) and not session.exit_status
     shortfall = setup.shortfall(budget) if failed else ""
-    outcome = _outcome(found, campaign, settings, hardware, setup.runs_made, shortfall)
+    time_needed = setup.time_needed(found, budget) if found.stopped and not failed else ""
+    outcome = _outcome(found, campaign, settings, hardware, setup.runs_made, shortfall, time_needed)
     write_text_atomically(directory / "partition.json", summary_text(outcome))
     files = write_campaigns(outcome, campaign, document, directory)
     again = _command_again(request)
@@ -273,10 +274,25 @@ class _SearchSetup:
             f"again: give --minutes {minutes}{' or more' if at_least else ''}. Runs that ended are kept."
         )
 
+    def time_needed(self, found: SessionResult, budget: Budget) -> str:
+        """How long the metrics need that are in no good group; empty without a time limit, such metrics or any run."""
+        alone = (metric for group in found.tested if len(group) == 1 for metric in group)
+        left = len(found.progress.best.uncovered.difference(alone))
+        if budget.seconds is None or not left or not self.runs_made:
+            return ""
+        runs = left * self._settings.looks[0]
+        seconds = self._oracles[0].seconds_of(left, runs, self._at_once)
+        minutes = math.ceil(seconds * (1 + VALIDATION_MARGIN) / 60) + 1
+        metrics = "1 metric is" if left == 1 else f"{left} metrics are"
+        return (
+            f"{metrics} in no good group, and not tested alone. That takes about {runs} runs, {clock_text(seconds)}, "
+            f"and its validation on fresh runs about as long again: --minutes {minutes} goes on from here."
+        )
+
 
 def _outcome(
     result: SessionResult, campaign: Campaign, settings: Settings, hardware: tuple[tuple[str, ...], ...], runs: int,
-    shortfall: str,
+    shortfall: str, time_needed: str,
 ) -> PartitionResult:  # fmt: skip
     """Everything that the report shows."""
     progress = result.progress
@@ -294,6 +310,7 @@ def _outcome(
         stopped=result.stopped,
         unfinished=result.unfinished,
         shortfall=shortfall,
+        time_needed=time_needed,
         runs=runs,
         hardware=hardware,
         delta=campaign.delta,

@@ -61,7 +61,8 @@ class PartitionResult:
     that were made. ``hardware``: sets of hardware metrics that the machine can count at once; ``delta``: largest change
     of z that counts as none; ``alpha``: level of the tests; ``accept``: the verdict that makes a group good;
     ``stopped``: what ended the search early, or "". ``unfinished``: open verdicts on groups whose test the time limit
-    ended; ``shortfall``: why there is no verdict at all and what time would do, or "".
+    ended; ``shortfall``: why there is no verdict at all and what time would do, or ""; ``time_needed``: what time the
+    metrics without a good group need, after a time limit, or "".
     """
 
     name: str
@@ -82,6 +83,7 @@ class PartitionResult:
     stopped: str = ""
     unfinished: Mapping[Group, Verdict] = field(default_factory=dict)
     shortfall: str = ""
+    time_needed: str = ""
 
     @property
     def groups(self) -> tuple[CollectedGroup, ...]:
@@ -178,6 +180,11 @@ class PartitionResult:
             lines.append(self.shortfall)
         if self.stopped:
             lines.append(f"Stopped by {self.stopped}: this is the best so far; the same command continues.")
+        if self.time_needed:
+            lines.append(self.time_needed)
+        everything = self.tested.get(frozenset(range(len(self.metrics))))
+        if everything is not None and not everything.good and len(self.metrics) > 1:
+            lines.append(f"All metrics together are no good group: {everything.reason}.")
         if not self.confirmed:
             lines.append(f"Fresh runs: {self._validation()}.")
         for metric, verdict in self.alone().items():
@@ -238,6 +245,7 @@ def summary_text(outcome: PartitionResult) -> str:
         "confirmed": outcome.confirmed,
         "stopped_by": outcome.stopped or None,
         "shortfall": outcome.shortfall or None,
+        "time_needed": outcome.time_needed or None,
         "lower_bound": outcome.outlook.lower_bound,
         "outlook": outcome.outlook.sentence(outcome.proof),
         "hardware_sets": [list(one) for one in outcome.hardware],

@@ -78,14 +78,14 @@ class Outlook:
         """A clause without a full stop."""
         if proof == "optimal":
             return "nothing is left to search"
-        bound = f"at least {self.lower_bound} group{'s' if self.lower_bound > 1 else ''} needed"
+        bound = f"; at least {self.lower_bound} groups needed" if self.lower_bound > 1 else ""
         if not self.untested:
-            return f"every group was tested, only undecided ones could make a better partition; {bound}"
+            return f"every group was tested, only undecided ones could make a better partition{bound}"
         if not self.attempts:
-            return f"not searched to the end; {bound}"
+            return f"not searched to the end{bound}"
         return (
             f"{self.attempts} attempts without a better one; the next succeeds with a chance of at most "
-            f"{self.chance:.0%} and costs about {self.calls_per_attempt:.1f} tests; {bound}"
+            f"{self.chance:.0%} and costs about {self.calls_per_attempt:.1f} tests{bound}"
         )
 
     def sentence(self, proof: Proof) -> str:

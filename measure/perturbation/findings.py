@@ -57,8 +57,7 @@ def _changes(result: Perturbation) -> list[str]:
     worst = perturbed or changed
     sentences = [f"{_change(pair, result)}." for pair in worst[:SHOWN_PAIRS]]
     if len(worst) > SHOWN_PAIRS:
-        more = len(worst) - SHOWN_PAIRS
-        sentences.append(f"{_count(more, f'more {_noun(result)}')} {'is' if more == 1 else 'are'} {worst[0].verdict}.")
+        sentences.append(f"In all, {_count(len(worst), _noun(result))} are {worst[0].verdict}.")
     if perturbed and changed:
         sentences.append(
             f"{_count(len(changed), f'further {_noun(result)}')} changed by an amount that may be below or above "

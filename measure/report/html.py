@@ -14,6 +14,7 @@ from measure.perturbation.uninformative_metrics import TIED
 from measure.perturbation.wording import in_words, over_all, p_number, pair_in_words, percent
 from measure.report import figures
 from measure.report import ground_truth_section as ground_truth
+from measure.report.finding_groups import grouped
 from measure.report.model import ReportData, VariantReport
 from measure.report.next_steps import headline, next_steps
 from measure.report.page import Figure, drawn, render_page, verdict_class
@@ -32,7 +33,8 @@ def render(data: ReportData, results: str = "") -> str:
     told = {step.finding for step in steps}
     return render_page(
         "page.html.jinja", data=data, tied=f"{TIED:.0%}",
-        steps=steps, headline=headline(data), findings=[one for one in data.findings if one not in told],
+        steps=steps, headline=headline(data),
+        findings=grouped([one for one in data.findings if one not in told], data.variants),
         interactive=page_data(data), rows=pair_rows(data, STATIC_ROWS), all_pairs=_all_pairs(data),
         changes={variant.name: _changes(variant) for variant in data.variants},
         figures=_figures(data),

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from measure.perturbation.analysis_types import Pair, Perturbation, Verdict, gravest
 from measure.perturbation.uninformative_metrics import MetricFinding, caveat
-from measure.perturbation.wording import beside, in_words, percent
+from measure.perturbation.wording import UNKNOWN, beside, in_words, percent
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,12 @@ class VariantReport:
         if np.isfinite(time) and not np.isfinite(instructions):
             return f"{percent(time)} {self.time_name}"
         return f"{percent(instructions)} instructions"
+
+    def heading(self, perturbation: Perturbation) -> str:
+        """What sentences about one comparison of this variant begin with: its name, cost, and where it was compared."""
+        overhead = self.overhead
+        cost = "" if overhead.startswith(UNKNOWN) else f" ({overhead})"
+        return f"{self.name}{cost}, {'within a run' if perturbation.kind == 'inner' else 'across aligned runs'}"
 
     @property
     def caveat(self) -> str:

@@ -10,7 +10,7 @@ from measure.report import elements
 from measure.report.model import ReportData
 
 _COMMAND = re.compile("`((?:measure|instrument|emulate) [^`]+)`")
-_NEXT = "Next: "
+NEXT = "Next: "
 """Begins a finding that only names a command."""
 _REMEDY = ": Best remedy that was tried: "
 """Stands in the finding of an explanation that names what helps; see `measure.explanation.summary`."""
@@ -36,8 +36,8 @@ def next_steps(data: ReportData, results: str = "") -> tuple[Step, ...]:
         text = with_directory(finding, results) if results else finding
         commands = tuple(dict.fromkeys(_COMMAND.findall(text)))
         if commands or _REMEDY in finding:
-            if text.startswith(_NEXT):
-                text = text[len(_NEXT) :]
+            if text.startswith(NEXT):
+                text = text[len(NEXT) :]
                 text = text[:1].upper() + text[1:]
             steps.append(Step(text, commands, finding))
     if results and data.variants and all(variant.verdict == "equivalent" for variant in data.variants):

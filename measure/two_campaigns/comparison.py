@@ -26,7 +26,7 @@ from measure.report.style import short
 from measure.stats.correlation import fisher_z, spearman
 from measure.two_campaigns.across import AcrossRuns, common_duplicates
 from measure.two_campaigns.change_test import FEWEST_RUNS, ChangeTest, compare_changes, smallest_p
-from measure.two_campaigns.design_facts import DesignFact, differing_facts
+from measure.two_campaigns.design_facts import DesignFact, different_programs, differing_facts
 
 NULL_HYPOTHESIS = (
     "the instrumentation changes the relation of the two metrics, or of a metric with itself across aligned runs, by "
@@ -124,7 +124,8 @@ class VariantChange:
 @dataclass(frozen=True)
 class CampaignsCompared:
     """Two campaigns compared. ``only_before``, ``only_after``: variants that the other campaign does not have;
-    ``notes``: sentences on runs and metrics that are left out; ``campaign_file``: of the second campaign."""
+    ``notes``: sentences on runs and metrics that are left out; ``campaign_file``: of the second campaign; ``programs``:
+    the names of both programs where they are not two versions of one."""
 
     before: str
     after: str
@@ -137,16 +138,22 @@ class CampaignsCompared:
     delta: float
     alpha: float
     campaign_file: str = ""
+    programs: tuple[str, str] | None = None
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """Sentences, the gravest variant first, then what is left out."""
+        """Sentences: that the programs differ, the variants, the gravest first, then what is left out."""
         alone = [
             f"{', '.join(names)}: only in {side}, so not compared."
             for names, side in ((self.only_before, self.before), (self.only_after, self.after))
             if names
         ]
-        return (*(one.text for one in self.variants), *alone, *self.notes)
+        other = [
+            f"{self.before} measures {self.programs[0]}, and {self.after} {self.programs[1]}: their relations differ "
+            "without any instrumentation, so a difference says how two programs react, not what a new version of one "
+            "or another set of metrics does."
+        ] if self.programs else []  # fmt: skip
+        return (*other, *(one.text for one in self.variants), *alone, *self.notes)
 
 
 @dataclass(frozen=True)
@@ -209,7 +216,7 @@ def compare_results(
         str(before), str(after), metrics, tuple(sorted(variants, key=lambda one: order[one.verdict])),
         differing_facts(first.plan, second.plan),
         tuple(name for name in sets[0] if name not in sets[1]), tuple(name for name in sets[1] if name not in sets[0]),
-        tuple(notes), delta, alpha, second.plan.campaign_file,
+        tuple(notes), delta, alpha, second.plan.campaign_file, different_programs(first.plan, second.plan),
     )  # fmt: skip
 
 

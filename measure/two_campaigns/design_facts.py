@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any
 
 import yaml
@@ -35,6 +36,25 @@ def differing_facts(before: Plan, after: Plan) -> tuple[DesignFact, ...]:
     return tuple(one for one in facts if one is not None)
 
 
+def different_programs(before: Plan, after: Plan) -> tuple[str, str] | None:
+    """The names of the programs of the two campaigns, unless one of them has a file of the other, or the same name."""
+    names = [_program_names(plan) for plan in (before, after)]
+    return None if names[0] & names[1] else (_joined(names[0]), _joined(names[1]))
+
+
+def _program_names(plan: Plan) -> frozenset[str]:
+    program = plan.campaign.program
+    if program.catalogue:
+        return frozenset([program.catalogue])
+    if program.binary:
+        return frozenset([PurePath(program.binary).name])
+    return frozenset(path.name for path in (program.source, *program.sources) if path is not None)
+
+
+def _joined(names: frozenset[str]) -> str:
+    return ", ".join(sorted(names))
+
+
 def _program(before: Plan, after: Plan) -> DesignFact | None:
     """Whether the plain programs differ, by the hash of everything that they were built from."""
     keys = [plan.builds[BASELINE][0].key[:12] if plan.builds.get(BASELINE) else _ABSENT for plan in (before, after)]
@@ -62,6 +82,12 @@ def _settings(plan: Plan) -> dict[str, Any]:
     settings["program"]["sources"] = [path.name for path in plan.campaign.program.sources]
     settings["program"]["files"] = sorted(plan.campaign.program.files)
     settings["variants"] = plan.campaign.variant_sets()
+    settings["software_metrics"] = {
+        name: "; ".join(
+            f"{key} {_text(value)}" for key, value in spec.model_dump(mode="json", exclude_defaults=True).items()
+        )
+        for name, spec in plan.campaign.software_metrics.items()
+    }
     return settings
 
 
@@ -71,4 +97,8 @@ def _flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
         for key, item in value.items():
             yield from _flat(item, f"{name}.{key}" if name else str(key))
     else:
-        yield name, ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+        yield name, _text(value)
+
+
+def _text(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

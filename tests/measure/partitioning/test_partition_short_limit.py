@@ -152,6 +152,26 @@ def test_a_limit_without_a_group_run_tells_how_long_it_must_be(folder: Path, mon
     assert "take at least 57:30, their validation on fresh runs as long again: give --minutes 116 or more." in output
 
 
+def test_a_limit_after_the_first_verdict_tells_what_was_rejected_and_how_long_the_rest_takes(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(SlowMachine(ends_at_seconds=23.5 * RUN_SECONDS), monkeypatch)
+    rejected = Verdict("bad", "cycles and loads changed", runs=3)
+    monkeypatch.setattr(oracle, "decide", lambda *arguments: rejected)
+    ended = run(folder, "--minutes", "130")
+    assert ended.exit_code == 0, ended.output
+    output = " ".join(ended.output.split())
+    assert "- Not searched to the end. " in output
+    assert "- All metrics together are no good group: cycles and loads changed." in output
+    told = (
+        "2 metrics are in no good group, and not tested alone. That takes about 6 runs, 30:39, and its validation on "
+        "fresh runs about as long again: --minutes 78 goes on from here."
+    )
+    assert f"- {told}" in output
+    assert result_of(folder)["time_needed"] == told
+    assert "--minutes 78 goes on from here" in (folder / "out" / "partition.html").read_text()
+
+
 def test_a_limit_that_ends_while_programs_are_built_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def building(*arguments: object) -> None:
         raise OutOfTime

@@ -14,9 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from measure.campaign.run_command import load_results
 from measure.cli import main
 from measure.two_campaigns.change_test import ChangeTest, compare_changes, smallest_p
-from measure.two_campaigns.comparison import SideVerdicts, VariantChange
+from measure.two_campaigns.comparison import CampaignsCompared, SideVerdicts, VariantChange
+from measure.two_campaigns.design_facts import different_programs, differing_facts
 from tests.measure.demo_program import CAMPAIGN, PROGRAM
 from tests.measure.report.page_structure import csv_in
 
@@ -186,6 +188,33 @@ def test_results_that_are_compared_with_themselves_are_told(results: Path, tmp_p
     result = measure("compare", results / "first", results / "first", "--out", tmp_path / "out")
     assert result.exit_code == 0
     assert "AFTER are one directory" in result.output
+
+
+def test_other_metrics_take_a_row_each_and_another_program_is_told(results: Path) -> None:
+    before = load_results(results / "first")[0].plan
+    campaign = before.campaign
+    kept, left_out = list(campaign.software_metrics)
+    after = replace(
+        before,
+        campaign=campaign.model_copy(
+            update={
+                "software_metrics": {kept: campaign.software_metrics[kept]},
+                "program": campaign.program.model_copy(update={"source": Path("lookup.c")}),
+            }
+        ),
+    )
+    facts = {fact.name: fact for fact in differing_facts(before, after)}
+    metric = facts.pop(f"software_metrics.{left_out}")
+    assert metric.before.startswith("event ")
+    assert metric.after == "-"
+    assert not any("software_metrics" in name for name in facts)
+    assert different_programs(before, before) is None
+    assert different_programs(before, after) == ("demo.c", "lookup.c")
+    found = CampaignsCompared(
+        "a", "b", (), (), (), (), (), ("1 run is missing.",), 0.2, 0.05, programs=("demo.c", "lookup.c")
+    )
+    assert found.findings[0].startswith("a measures demo.c, and b lookup.c: their relations differ without any")
+    assert found.findings[1:] == ("1 run is missing.",)
 
 
 def test_what_cannot_be_compared_is_told(results: Path, tmp_path: Path) -> None:

@@ -1,0 +1,75 @@
+"""Findings stand under one heading a comparison, in the terminal and on the page; what to do next comes last."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rich.console import Console
+
+from measure.campaign.terminal import print_result
+from measure.report.finding_groups import FindingGroup, grouped
+from measure.report.html import render
+from measure.report.model import ReportData
+from tests.measure.report.page_structure import problems
+from tests.measure.report.synthetic_report import synthetic_report
+
+NEXT = "Next: `measure explain`, given the directory of these results, says why."
+
+
+def report() -> ReportData:
+    """A report with findings on all comparisons, the names of whose variants begin alike."""
+    data = synthetic_report(4)
+    variants = (replace(data.variants[0], name="v"), replace(data.variants[1], name="v (new)"))
+    findings = [NEXT, "v: most of it comes from calls."]
+    for variant in reversed(variants):
+        for compared in (variant.inner, variant.outer_held_out):
+            assert compared is not None
+            findings += [f"{variant.heading(compared)}: {text}" for text in compared.findings]
+    return replace(data, variants=variants, findings=tuple(findings))
+
+
+def test_findings_are_grouped_in_the_order_of_the_first_of_each_and_none_is_lost() -> None:
+    data = report()
+    first, second = data.variants
+    assert second.outer_held_out is not None
+    groups = grouped(data.findings, data.variants)
+    assert [group.heading for group in groups][:2] == [
+        "v (new) (+1.50% instructions), within a run", "v (new) (+1.50% instructions), across aligned runs",
+    ]  # fmt: skip
+    assert groups[0].sentences == second.inner.findings
+    assert groups[2] == FindingGroup(first.heading(first.inner), first.inner.findings)
+    assert groups[-1] == FindingGroup("", ("v: most of it comes from calls.", NEXT))
+    assert sum(len(group.sentences) for group in groups) == len(data.findings)
+    assert grouped((), data.variants) == []
+
+
+def test_the_terminal_names_a_comparison_once_and_a_pair_of_a_table_not_again() -> None:
+    data = report()
+    console = Console(width=300, force_terminal=False)
+    with console.capture() as captured:
+        print_result(console, data, "results/drawn")
+    lines = captured.get().splitlines()
+    heading = "v (new) (+1.50% instructions), within a run:"
+    assert lines.count(heading) == 1
+    assert data.variants[1].inner.of("changed")  # otherwise no pair is told at all
+    inner = lines[lines.index(heading) : lines.index("v (new) (+1.50% instructions), across aligned runs:")]
+    assert not any("rho went" in line for line in inner)
+    assert any("rho went" in line for line in lines)  # across runs, which has no table
+    assert lines[-1] == "- Next: `measure explain results/drawn` says why."
+    assert lines[-3:-1] == ["The whole campaign:", "- v: most of it comes from calls."]
+
+
+def test_in_a_terminal_a_campaign_without_any_change_is_told_what_its_results_are_good_for() -> None:
+    data = synthetic_report(4, variants=1)
+    assert data.variants[0].verdict == "equivalent"
+    console = Console(width=300, force_terminal=False)
+    with console.capture() as captured:
+        print_result(console, replace(data, findings=()), "results/drawn")
+    assert captured.get().splitlines()[-1].endswith("`measure merge results/drawn --out merged.parquet`")
+
+
+def test_the_page_has_a_heading_for_each_comparison() -> None:
+    page = render(report(), "results/drawn")
+    assert problems(page) == []
+    assert page.count("<h3>v (new) (+1.50% instructions), within a run</h3>") == 1
+    assert "<h3>The whole campaign</h3>" in page
