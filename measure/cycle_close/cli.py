@@ -25,8 +25,8 @@ _PICTURES = (".png", ".svg", ".pdf", ".jpg", ".jpeg")
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
 @click.option("--machine", type=click.Path(path_type=Path), metavar="M.yaml",
-              help="The machine that is simulated in detail, such as the desktop.yaml that `measure init` writes; "
-                   "required.")  # fmt: skip
+              help="The machine that is simulated in detail. Default: that of the desktop.yaml that `measure init` "
+                   "writes.")  # fmt: skip
 @settings_option("machine")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR",
               help="Where results go. Default: results/cycleclose-PROGRAM.")  # fmt: skip
@@ -112,6 +112,7 @@ def cycleclose(
     with starting():
         from measure.cycle_close.command import Job, parse_warm_up, run_cycleclose
     from common.quantities import parse_interval
+    from measure.built_in.machine import DESCRIBED, built_in_machine
     from measure.cycle_close.predictors import predictor_named
     from measure.cycle_close.tracer import Settings
     from measure.errors import RunError
@@ -123,11 +124,6 @@ def cycleclose(
         length = parse_interval(interval)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    if machine is None:
-        raise click.UsageError(
-            "expected --machine M.yaml, the machine to simulate: such as the desktop.yaml that `measure init` writes, "
-            "or one of configs/machines in a checkout"
-        )
     misplaced = not program.exists() and bool(arguments) and Path(arguments[0]).is_file()
     if picture and (program.suffix.lower() in _PICTURES or misplaced):
         raise click.UsageError(
@@ -141,6 +137,11 @@ def cycleclose(
         0.0 if paper else wait_step / 100, roll_back,
     )  # fmt: skip
     console = _console()
+    if machine is None:
+        machine = built_in_machine()
+        console.print(
+            f"Machine: {DESCRIBED}, of which `measure init` writes a copy; --machine M.yaml takes another.", style="dim"
+        )
     if gdb_port and (samples or not console.is_terminal):
         raise click.UsageError(
             "--gdb-port is for the key g while the trace is shown: in a terminal, and not with --twice"

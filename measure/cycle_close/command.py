@@ -20,6 +20,7 @@ from emulator.gdb.killed import Killed
 from emulator.timing.inorder import InOrderCore
 from emulator.timing.machine_config import MachineConfig
 from emulator.timing.machine_file import load_machine
+from measure.built_in.machine import described
 from measure.console.interrupts import INTERRUPTED, exit_status
 from measure.console.progress import Status, WorkBar
 from measure.console.tables import print_table
@@ -244,7 +245,7 @@ def summary_of(job: Job, settings: Settings, traced: Traced, full: Traced | None
         "format": SUMMARY_FORMAT,
         "program": str(job.program),
         "arguments": list(job.arguments),
-        "machine": str(job.machine),
+        "machine": described(job.machine),
         "machine_settings": list(job.settings),
         "options": job.options,
         "seed": job.seed,

@@ -15,6 +15,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from common.distinct import distinct
+from measure.built_in.machine import DESCRIBED
 from measure.cycle_close.rate_labels import RATE_LABELS
 from measure.cycle_close.rates import Columns
 from measure.report.elements import Step, bullets, data_link, paragraph, section, table, to_do
@@ -136,7 +137,8 @@ def _steps(about: Mapping[str, Any]) -> list[Step]:
 def _command(about: Mapping[str, Any], *more: str, **changed: object) -> str:
     """The command that made this trace, with ``more`` options and ``changed`` settings."""
     settings = {**about["settings"], **changed}
-    words = ["measure", "cycleclose", "--machine", about["machine"]]
+    machine = str(about["machine"])
+    words = ["measure", "cycleclose", *(["--machine", machine] if machine != DESCRIBED else [])]
     for one in about["machine_settings"]:
         words += ["--set", one]
     for name, (option, default) in _OPTIONS.items():

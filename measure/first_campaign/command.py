@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,6 +14,7 @@ from rich.markup import escape
 from common.yaml_document import YamlDocument
 from instrumenter.building.program_build import Build
 from instrumenter.errors import InstrumenterError
+from measure.built_in.machine import NAME, built_in_machine
 from measure.campaign.builds import Builds
 from measure.campaign.campaign_file import campaign_of
 from measure.campaign.campaign_model import Campaign
@@ -38,7 +38,6 @@ from measure.first_campaign.trial_run import Trial, trial_run
 from measure.result_files import check_file_place, write_text_atomically
 
 Result = TypeVar("Result")
-_MACHINE = "desktop.yaml"
 _MOST_FILES_TOLD = 6  # in a message
 _UNDEFINED = re.compile(r"undefined symbol: ([^\n]*[^\s])")
 _AT_LIMIT = re.compile(r"did not end within [\d,]+ instructions")
@@ -75,7 +74,7 @@ def write_first_campaign(request: Request, console: Console) -> Path:
     check_file_place(place)
     if place.exists() and not request.force:
         raise CampaignError(f"{place} exists already: choose another place with --out, or overwrite it with --force")
-    machine = request.machine or Path(str(resources.files("measure.first_campaign") / _MACHINE))
+    machine = request.machine or built_in_machine()
     _check_machine(machine)
     copy_to = _place_of_copy(place, machine) if request.machine is None else None
     beside = place.parent
@@ -226,7 +225,7 @@ def _name_of(request: Request) -> str:
 
 def _place_of_copy(place: Path, machine: Path) -> Path:
     """Where the machine's description goes. Raises `CampaignError` if another file of that name is there."""
-    copy = place.parent / _MACHINE
+    copy = place.parent / NAME
     if copy.exists() and (not copy.is_file() or copy.read_bytes() != machine.read_bytes()):
         raise CampaignError(
             f"{copy} exists already and is another machine: take it with --machine {copy}, or choose another place "

@@ -130,7 +130,7 @@ def cycleclose(
     program: Path | str,
     arguments: Sequence[str] = (),
     *,
-    machine: Path | str,
+    machine: Path | str | None = None,
     interval_instructions: int = 200_000,
     stdin: Path | str | None = None,
     seed: int = 1,
@@ -141,10 +141,10 @@ def cycleclose(
     """Trace a program cycle-close: CPI, energy and hit rates of every interval, most of them estimated.
 
     ``program``: a riscv64 Linux executable or a C file; ``arguments``: of the program; ``machine``: a machine
-    description; ``interval_instructions``: length of an interval; ``stdin``: file that the program reads as standard
-    input; ``seed``: of the machine's random choices; ``samples_per_phase``: more than 0 runs the program twice, phases
-    first; ``validate``: simulate everything, too, and tell the deviation; ``settings``: fields of
-    `measure.cycle_close.tracer.Settings`, by default those of the command.
+    description, by default that of the desktop.yaml that `measure init` writes; ``interval_instructions``: length of an
+    interval; ``stdin``: file that the program reads as standard input; ``seed``: of the machine's random choices;
+    ``samples_per_phase``: more than 0 runs the program twice, phases first; ``validate``: simulate everything, too, and
+    tell the deviation; ``settings``: fields of `measure.cycle_close.tracer.Settings`, by default those of the command.
 
     Writes nothing. Raises `CampaignError` for bad input and `MeasureError` where nothing was executed.
 
@@ -159,6 +159,7 @@ def cycleclose(
     """
     from emulator.errors import EmulatorError
     from emulator.timing.machine_file import load_machine
+    from measure.built_in.machine import built_in_machine
     from measure.cycle_close.command import trace_job
     from measure.cycle_close.job import Job, check_length, program_file
     from measure.cycle_close.rates import deviations
@@ -168,7 +169,8 @@ def cycleclose(
         chosen = Settings(interval_instructions, **{"warm_up": "lines", "wait_step": 0.2, **settings})
     except TypeError as error:
         raise CampaignError(f"{error}: expected fields of {Settings.__module__}.Settings") from None
-    job = Job(Path(program), tuple(map(str, arguments)), Path(machine), _path(stdin), seed, samples_per_phase)
+    machine_file = Path(machine) if machine is not None else built_in_machine()
+    job = Job(Path(program), tuple(map(str, arguments)), machine_file, _path(stdin), seed, samples_per_phase)
     try:
         config = load_machine(job.machine)
         elf = program_file(job.program, console_for(False))

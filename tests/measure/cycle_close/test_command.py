@@ -23,16 +23,18 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from common.quantities import parse_count
+from measure.built_in.machine import built_in_machine
 from measure.cli import main
 from measure.console import progress
 from measure.cycle_close import command
 from measure.cycle_close.rates import ENERGY
 from measure.cycle_close.results import write_table
-from measure.cycle_close.trace_page import duration_text
+from measure.cycle_close.trace_page import _command, duration_text
 from tests.measure.report.page_structure import csv_in, figures_without_caption_or_data, problems
 
 ROOT = Path(__file__).parent.parent.parent.parent
 STRONGARM = ROOT / "configs" / "machines" / "strongarm.yaml"
+DESKTOP = ROOT / "configs" / "machines" / "desktop.yaml"
 PROGRAM = """
 #include <stdio.h>
 #include <stdlib.h>
@@ -154,9 +156,24 @@ def test_missing_files(source: Path, tmp_path: Path) -> None:
     result = cycleclose("--machine", STRONGARM, "--out", tmp_path, "--stdin", tmp_path / "none.txt", source)
     assert result.exit_code == 2
     assert "none.txt" in result.output
-    result = cycleclose("--out", tmp_path, source)
-    assert result.exit_code == 2
-    assert "such as the desktop.yaml that `measure init` writes" in " ".join(result.output.split())
+
+
+def test_without_a_machine_it_is_the_built_in_one_and_the_page_repeats_the_command(
+    source: Path, tmp_path: Path
+) -> None:
+    result = cycleclose("--out", tmp_path / "out", "--interval", "10k", source)
+    assert result.exit_code == 0, result.output
+    told = " ".join(result.output.split())
+    assert "Machine: the built-in desktop.yaml, of which `measure init` writes a copy" in told
+    about = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert about["machine"] == "the built-in desktop.yaml"
+    command = _command(about, "--validate")
+    assert command.startswith("measure cycleclose --interval 10000 --validate ")
+    named = cycleclose("--machine", DESKTOP, "--out", tmp_path / "named", "--interval", "10k", source)
+    assert named.exit_code == 0, named.output
+    again = json.loads((tmp_path / "named" / "summary.json").read_text())
+    assert again["estimate"] == about["estimate"]
+    assert built_in_machine().read_bytes() == DESKTOP.read_bytes()
 
 
 @pytest.mark.parametrize("name", ["mine.png", "mine"])
