@@ -15,7 +15,7 @@ from measure.first_campaign.trial_run import SHORTEST_RECORD_CYCLES, Trial
 from measure.perturbation.uninformative_metrics import TIED, MetricFinding
 
 _WIDTH = 110  # of a line
-_CYCLES_OF_A_COUNT = 4  # load, add, store and address of a counter
+_INSTRUCTIONS_OF_A_COUNT = 4  # address, load, add and store of a counter, where nothing was measured
 
 
 def draft_text(name: str, program: Mapping[str, Any], machine: str, limit_instructions: int | None = None) -> str:
@@ -124,11 +124,16 @@ def _about_steady(taken: Sequence[MetricFinding], left_out: Sequence[MetricFindi
 
 def _software(trial: Trial, choice: Choice) -> list[str]:
     counters = choice.counters
-    lines = ["# Counters in the functions and loops where the time goes.", "software_metrics:"]
+    cost = choice.instructions_an_event
+    lines = [
+        "# Counters in the functions and loops where the time goes."
+        + (f" Counters in all candidates added {cost:.1f} instructions an event." if cost else ""),
+        "software_metrics:",
+    ]
     for one in counters:
         share = f"{_percent(100 * one.function.share)} of all instructions, most in line {one.function.hottest}"
         events = one.counts.events
-        added = 100 * _CYCLES_OF_A_COUNT * events / trial.instructions
+        added = 100 * (cost or _INSTRUCTIONS_OF_A_COUNT) * events / trial.instructions
         lines += [
             f"  # {one.function.name}, {one.function.place}: {share}",
             f"  {one.name}: {_spec(one.spec)}  # {events:,} events; adds about {_percent(added)} of the instructions",

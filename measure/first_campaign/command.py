@@ -100,7 +100,9 @@ def write_first_campaign(request: Request, console: Console) -> Path:
             raise CampaignError(f"{request.program}: {_with_advice(str(error), given)}") from None
         status.update("building the program with all counters, and counting events")
         choice = draft.attempt(
-            lambda: choose_counters(draft.campaign, draft.document, found.functions, trial.every_cycles, status.note)
+            lambda: choose_counters(
+                draft.campaign, draft.document, found.functions, trial.every_cycles, status.note, found.instructions
+            )
         )
     final_machine = relative(copy_to, beside) if copy_to is not None else draft.machine
     text = campaign_text(

@@ -58,11 +58,22 @@ class ChosenCounter:
 class Choice:
     """``counters``: the chosen ones; ``left_out``: what was found about candidates that vary too little from record to
     record; ``steady``: findings about chosen counters that vary as little, where no
-    counter varies more."""
+    counter varies more; ``instructions_an_event``: that the counters of all candidates added together, None if they
+    added none, as where the compiler made shorter code around them."""
 
     counters: tuple[ChosenCounter, ...] = ()
     left_out: tuple[MetricFinding, ...] = ()
     steady: tuple[MetricFinding, ...] = ()
+    instructions_an_event: float | None = None
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """``counters``: candidates that fire often enough; ``poor``: what is wrong with some of them; and as `Choice`."""
+
+    counters: list[ChosenCounter]
+    poor: dict[str, MetricFinding]
+    instructions_an_event: float | None = None
 
 
 def choose_counters(
@@ -71,27 +82,30 @@ def choose_counters(
     functions: Sequence[HotFunction],
     every_cycles: int,
     notify: Callable[[str], None],
+    instructions: int,
 ) -> Choice:
     """Entries of the hottest functions, then loops of the hottest ones; those that fire often enough and vary from
     record to record of ``every_cycles``.
 
     Functions with a small share are candidates only if no other gives such a counter, as in a program whose time goes
     in the libraries; all are built and counted at once, since building a project can take minutes. Builds the program
-    with all candidates, runs it once, and once more on the timing model. Raises as `count_events`.
+    with all candidates, runs it once, and once more on the timing model. ``instructions``: of the plain program.
+    Raises as `count_events`.
     """
     hot = [one for one in functions if one.share >= _SMALLEST_SHARE]
     others = [one for one in functions if one not in hot]
     candidates = hot[:_CANDIDATES] + others[:_CANDIDATES]
-    found, poor = _count(campaign, document, candidates, every_cycles, notify)
+    counted = _count(campaign, document, candidates, every_cycles, notify, instructions)
+    found, poor, cost = counted.counters, counted.poor, counted.instructions_an_event
     left_out = tuple(poor.values())
     for group in (hot, others):
         chosen = _hottest([one for one in found if one.function in group and one.name not in poor])
         if chosen:
-            return Choice(tuple(chosen), left_out)
+            return Choice(tuple(chosen), left_out, instructions_an_event=cost)
     of_hot = [one for one in found if one.function in hot] or found
     least_tied = _hottest(sorted(of_hot, key=lambda one: poor[one.name].share))
     steady = tuple(poor[one.name] for one in least_tied)
-    return Choice(tuple(least_tied), tuple(one for one in left_out if one not in steady), steady)
+    return Choice(tuple(least_tied), tuple(one for one in left_out if one not in steady), steady, cost)
 
 
 def _hottest(counters: Sequence[ChosenCounter]) -> list[ChosenCounter]:
@@ -106,8 +120,9 @@ def _count(
     functions: Sequence[HotFunction],
     every_cycles: int,
     notify: Callable[[str], None],
-) -> tuple[list[ChosenCounter], dict[str, MetricFinding]]:
-    """Counters of ``functions`` that fire often enough, in this order, and what is wrong with some of them."""
+    instructions: int,
+) -> _Counted:
+    """Counters of ``functions``, in this order. ``instructions``: of the plain program."""
     about: dict[str, _Candidate] = {}
     for function in functions:
         for event, ending in (("entry", "entries"), ("loop", "loops")):
@@ -137,8 +152,12 @@ def _count(
             if one.events >= FEWEST_EVENTS
         ]
         poor = counter_findings(draft, counting_program(draft, document)[0], every_cycles) if found else {}
-        return found, {one.name: poor[one.name] for one in found if one.name in poor}
-    return [], {}
+        events = sum(one.events for one in counts.metrics)
+        cost = (counts.instructions - instructions) / events if events else 0.0
+        return _Counted(
+            found, {one.name: poor[one.name] for one in found if one.name in poor}, cost if cost > 0 else None
+        )
+    return _Counted([], {})
 
 
 def _metric_name(function: str, ending: str, taken: Container[str]) -> str:

@@ -13,7 +13,10 @@ import pytest
 import yaml
 from rich.console import Console
 
+from measure.campaign.builds import Builds
 from measure.campaign.campaign_file import load_campaign
+from measure.campaign.event_counts import count_events, run_untimed
+from measure.campaign.run_types import BASELINE
 from measure.first_campaign import command, trial_run
 from measure.first_campaign.command import tell_written
 from measure.first_campaign.software_choice import Choice
@@ -50,13 +53,18 @@ def test_the_file_says_what_the_program_does(folder: Path) -> None:
     assert result.exit_code == 0, result.output
     assert sorted(path.name for path in folder.iterdir()) == ["demo.c", "demo.yaml", "desktop.yaml"]
     text = (folder / "demo.yaml").read_text()
-    campaign, _ = load_campaign(folder / "demo.yaml")
+    campaign, document = load_campaign(folder / "demo.yaml")
     assert (campaign.program.source, campaign.machine) == (folder / "demo.c", folder / "desktop.yaml")
     assert {name: (spec.event, spec.function) for name, spec in campaign.software_metrics.items()} == {
         "next_entries": ("entry", "next"), "work_loops": ("loop", "work"),
     }  # fmt: skip
     assert re.search(r"# work, demo\.c:5: \d\d% of all instructions, most in line 5\n", text)
     assert re.search(r"work_loops: \{event: loop, function: work\}  # 78,000 events; adds about \d+% ", text)
+    told = sum(float(percent) for percent in re.findall(r"events; adds about ([\d.]+)% of the instructions", text))
+    plain = Builds(campaign, document, 1_000_000_000, print)[BASELINE, 0].elf_path
+    plain_instructions = run_untimed(campaign, plain, {})[1]
+    counted_instructions = count_events(campaign, document).instructions
+    assert told == pytest.approx(100 * (counted_instructions / plain_instructions - 1), rel=0.2)
     cycles, records = re.findall(r"A run takes ([\d,]+) cycles .* about ([\d,]+) records", text)[0]
     length = campaign.sampling.interval[0]
     assert int(cycles.replace(",", "")) // length == int(records.replace(",", ""))
