@@ -80,7 +80,8 @@ class Estimate:
     ``records``: in a baseline; ``columns``: most in a trace; ``at_once``: runs made at the same time;
     ``second_runs``: runs beside which a second one counts; ``second_seconds``: that each of them takes longer;
     ``comparing_seconds``: to compare the runs and to draw the report; ``start_seconds``: to load the command and the
-    processes that make runs; ``load``: other tasks that want to run, for each processor.
+    processes that make runs; ``load``: other tasks that want to run, for each processor; ``timed_share``: of a
+    baseline's instructions, whose cycles tell the number of records.
 
     All times are the processor's, so those of a machine without other work.
     """
@@ -100,6 +101,7 @@ class Estimate:
     comparing_seconds: float = 0.0
     start_seconds: float = 0.0
     load: float = 0.0
+    timed_share: float = 1.0
 
     @property
     def is_busy(self) -> bool:
@@ -167,6 +169,7 @@ def estimate(campaign: Campaign, document: YamlDocument, console: Console, worke
         rate, min(workers or os.cpu_count() or 1, runs),
         campaign.replicates * len(counting), _PASSES * counted.seconds if counting and counted else 0.0,
         comparing_seconds(campaign, length // interval), start_seconds, load,
+        part.instructions / baseline,
     )  # fmt: skip
 
 
@@ -218,9 +221,10 @@ def _rows(campaign: Campaign, found: Estimate) -> list[tuple[str, str]]:
         f"Comparing the runs takes {_minutes(found.comparing_seconds)} of it (by alignments of made-up traces)"
         f"{'' if known else '; building the programs comes on top'}"
     )
+    basis = f", by the cycles of the first {found.timed_share:.0%} of its instructions" if found.timed_share < 1 else ""
     disk = (
         f"at most {found.bytes / 1e6:.0f} MB: a trace of a run has about {found.records:,} records of "
-        f"{found.columns} columns"
+        f"{found.columns} columns{basis}"
     )
     more = ["the further runs of `ground_truth`"] * campaign.ground_truth + ["the explanation"] * campaign.explain
     return [

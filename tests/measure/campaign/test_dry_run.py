@@ -74,6 +74,9 @@ def test_on_a_busy_machine_the_time_is_a_range_with_its_reason(path: Path) -> No
         "about 69 s on an idle machine, about 6 minutes if this one stays as busy as in the last minute (load average "
         "4.5 a processor), with 2 at once: 46 runs of about 3.0 s"
     )
+    assert dict(_rows(campaign, calm))["disk"].endswith("about 800 records of 10 columns")
+    part = dict(_rows(campaign, replace(calm, timed_share=0.12)))["disk"]
+    assert part.endswith("about 800 records of 10 columns, by the cycles of the first 12% of its instructions")
     half = dict(_rows(campaign, replace(calm, load=0.5)))["time"]  # two runs share two processors with one task more
     assert half.startswith("about 69 s on an idle machine, about 2 minutes if this one")
 
