@@ -15,6 +15,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from emulator.machine import Machine
+from instrumenter.building.toolchain import Toolchain
 
 SOURCE = Path(__file__).with_suffix(".c")
 OPERATIONS = 300
@@ -36,8 +37,7 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
 @cache
 def _program(target: str) -> Path:
     path = Path(_folder().name, target)
-    command = [sys.executable, "-m", "ziglang", "cc", "-target", target, "-O1", "-static", "-w"]
-    subprocess.run([*command, str(SOURCE), "-o", str(path)], check=True)
+    Toolchain(target).link([SOURCE], ["-O1", "-w"], path)
     return path
 
 
