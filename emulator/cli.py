@@ -11,7 +11,7 @@ import click
 
 from common.startup import starting
 from emulator.cache_command import clear_cache, show_cache
-from emulator.guest_options import Guest, about_hidden_files, guest_options
+from emulator.guest_options import Guest, about_hidden_files, guest_options, tell_misplaced_options
 
 if TYPE_CHECKING:
     from emulator.analyzers.analysis_session import Session
@@ -137,6 +137,8 @@ def main(
     """
     if gdb_port is not None and names:
         raise click.UsageError("got --gdb and --analyzer, which both control where the program stops: use one of them")
+    if sys.stderr.isatty():  # for people: a script reads there what the program writes
+        tell_misplaced_options(program, arguments)
     limit_instructions = _count(limit) if limit else None
     with starting():
         from emulator.errors import EmulatorError

@@ -48,6 +48,21 @@ def guest_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return with_guest
 
 
+def tell_misplaced_options(program: Path | str, arguments: Sequence[str]) -> None:
+    """Say on standard error which ``arguments`` of the ``program`` are named like options of the current command, since
+    options are the command's only before the program."""
+    context = click.get_current_context()
+    own = {name for parameter in context.command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+    words = [argument.partition("=")[0] for argument in arguments]
+    if found := [word for word in dict.fromkeys(words) if word.startswith("--") and word in own]:
+        goes, options = ("goes", "an option") if len(found) == 1 else ("go", "options")
+        click.echo(
+            f"Note: {', '.join(found)} {goes} to the program; {options} of `{context.command_path}` must stand before "
+            f"{program}.",
+            err=True,
+        )
+
+
 def own_guest_path(name: str) -> str:
     """Where a guest finds the file that it calls ``name``: the directory in which it starts is /."""
     return os.path.normpath("/" + name.lstrip("/"))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from common.startup import starting
-from emulator.guest_options import Guest, guest_options
+from emulator.guest_options import Guest, guest_options, tell_misplaced_options
 from measure.console.scheduler_option import scheduler_option
 from measure.console.settings_option import settings_option
 
@@ -131,6 +131,7 @@ def cycleclose(
         )
     if roll_back and samples:
         raise click.UsageError("--roll-back and --twice both leave nothing unsampled: give one of them")
+    tell_misplaced_options(program, arguments)
     tracer_settings = Settings(
         length, dimensions, threshold / 100, base, entries, when_full, update, predictor,  # type: ignore[arg-type]
         unsampled, "lines" if by_lines else "queues", references, branches,  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from emulator.guest_options import Guest, guest_options
+from emulator.guest_options import Guest, guest_options, tell_misplaced_options
 from measure.console.settings_option import settings_option
 
 _EPILOG = """\b
@@ -104,6 +104,7 @@ def phases(context: click.Context, program: Path, arguments: tuple[str, ...], ma
     of_vectors = is_vectors_file(program)
     if of_vectors:
         _refuse_what_runs_programs(context, program, arguments)
+    tell_misplaced_options(program, arguments)
     try:
         length = parse_interval(interval)
         given["warm_up_instructions"] = parse_count(given.pop("warm_up"))

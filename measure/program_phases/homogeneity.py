@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PROGRAM = "program"
+_WHITE_PERCENT = 99.5  # of the distances are below white: single ones must not darken all others
+_LEAST_WHITE = 0.1  # so that noise between intervals that are all alike stays dark
 
 
 def homogeneity(labels: ArrayLike, metrics: pd.DataFrame, weights: ArrayLike | None = None) -> pd.DataFrame:
@@ -73,6 +75,14 @@ def similarity(vectors: BasicBlockVectors | ArrayLike, at_most: int = 1000) -> N
         vectors = from_dense(vectors)
     merged = _merged(vectors, at_most)
     return manhattan(*merged, vectors.n_dims)
+
+
+def faintest(distances: NDArray[np.float64]) -> float:
+    """The distance from which on a picture of `similarity` is white.
+
+    Of a program whose intervals are all much alike, the whole scale up to 2 would show a black square.
+    """
+    return max(_LEAST_WHITE, float(np.percentile(distances, _WHITE_PERCENT)))
 
 
 def _merged(

@@ -16,7 +16,7 @@ from measure.cycle_close.rate_labels import RATE_LABELS
 from measure.program_phases.bbv import BasicBlockVectors
 from measure.program_phases.choose import Phases
 from measure.program_phases.estimates import FULL, POINTS, warmed_by
-from measure.program_phases.homogeneity import PROGRAM, similarity
+from measure.program_phases.homogeneity import PROGRAM, faintest, similarity
 from measure.report.elements import Step, bullets, data_link, paragraph, section, table, to_do
 from measure.report.page import csv_uri, plain_page
 from measure.report.traces import Line, Row, Square, Strip, TraceFigure, scripts
@@ -28,7 +28,6 @@ MOST_PHASES = 20
 MOST_STRETCHES = 240
 """Rows of the similarity matrix; a run of more intervals is cut into so many stretches of neighbours."""
 MUCH_OFF_PERCENT = 5.0
-_LARGEST_DISTANCE = 2.0
 _FILES = {
     "bb": "the vectors, for SimPoint and other tools", "simpoints": "a line a point: its interval, and its phase",
     "weights": "a line a point: its weight, and its phase", "labels": "a line an interval: its phase, and its distance "
@@ -198,12 +197,13 @@ def _figures(shown: Shown) -> tuple[TraceFigure, ...]:
         )  # fmt: skip
     if shown.vectors is not None:
         values = similarity(shown.vectors, MOST_STRETCHES)
+        white = faintest(values)
         figures.append(
             TraceFigure(
-                "similarity", **shared, square=Square("Distance", values, _LARGEST_DISTANCE),
+                "similarity", **shared, square=Square("Distance", values, white),
                 caption="Similarity of intervals: Manhattan distance of their vectors, from 0 (strong: the same code "
-                "in the same proportions) to 2 (faint: no code in common). See strong squares along the diagonal, "
-                "which are phases, and strong rectangles off it, where a phase comes back.",
+                f"in the same proportions) to {white:.2g} and more (faint); 2 is no code in common. See strong squares "
+                "along the diagonal, which are phases, and strong rectangles off it, where a phase comes back.",
             )
         )  # fmt: skip
     return tuple(figures)

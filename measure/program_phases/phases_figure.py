@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from measure.program_phases.choose import Phases
+from measure.program_phases.homogeneity import faintest
 from measure.program_phases.points import SimulationPoints
 from measure.report.style import INK, LINES, VARIANTS, new_figure
 
@@ -32,11 +33,11 @@ def phases_figure(
     middle = ends - instructions / 2e6
     extent = (0, float(ends[-1]), float(ends[-1]), 0)
     image = axes[0].imshow(
-        distances, extent=extent, cmap="gray", vmin=0, vmax=2, aspect="auto", interpolation="nearest"
+        distances, extent=extent, cmap="gray", vmin=0, vmax=faintest(distances), aspect="auto", interpolation="nearest"
     )
     axes[0].set_title(f"{name}: similarity of intervals (dark: alike)")
     axes[0].grid(visible=False)
-    figure.colorbar(image, ax=axes[0], label="Manhattan distance", fraction=0.035, pad=0.01)
+    figure.colorbar(image, ax=axes[0], label="Manhattan distance (at most 2)", fraction=0.035, pad=0.01)
     for axis, metric in zip(axes[1:], shown, strict=False):
         assert metrics is not None
         axis.plot(middle, metrics[metric], color=VARIANTS[0], linewidth=0.8)

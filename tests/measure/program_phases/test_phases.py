@@ -15,7 +15,7 @@ from rich.console import Console
 from measure.program_phases.bbv import BasicBlockVectors, from_dense
 from measure.program_phases.choose import Phases, Search, choose_k, find_phases, search_k
 from measure.program_phases.estimates import FULL, POINTS
-from measure.program_phases.homogeneity import homogeneity, similarity
+from measure.program_phases.homogeneity import faintest, homogeneity, similarity
 from measure.program_phases.points import estimate, estimate_rate, first_n, simulation_points, skip_then_n
 from measure.program_phases.projection import project
 from measure.program_phases.terminal import print_estimates
@@ -249,6 +249,17 @@ def test_similarity_is_that_of_the_plain_twin() -> None:
     shares = counts / counts.sum(axis=1, keepdims=True)
     merged = shares.reshape(10, 4, 25).mean(axis=1)
     np.testing.assert_allclose(similarity(counts, at_most=10), naive.manhattan(merged), atol=1e-14)
+
+
+def test_the_picture_of_distances_uses_the_whole_scale_and_shows_no_noise() -> None:
+    alike = np.full((100, 100), 0.01)
+    assert faintest(alike) == 0.1
+    two_phases = np.zeros((100, 100))
+    two_phases[:50, 50:] = two_phases[50:, :50] = 0.4
+    assert faintest(two_phases) == pytest.approx(0.4)
+    two_phases[0, 1:20] = two_phases[1:20, 0] = 2.0  # single ones do not darken the others
+    assert faintest(two_phases) == pytest.approx(0.4)
+    assert faintest(np.full((4, 4), 2.0)) == 2.0
 
 
 def test_similarity_of_more_intervals_than_asked_for() -> None:

@@ -270,6 +270,19 @@ def test_an_interval_longer_than_the_program_is_refused(traced: Path, tmp_path: 
         assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("command", ["phases", "cycleclose"])
+def test_options_after_the_program_are_its_own_which_is_told(command: str, tmp_path: Path) -> None:
+    source = tmp_path / "arguments.c"
+    source.write_text("#include <stdio.h>\nint main(int n, char **a) { puts(a[n - 1]); return 0; }")
+    words = [source, "--interval", "10k", "--mine", "--k=3", "-1"]
+    result = CliRunner().invoke(main, [command, "--out", str(tmp_path / "out"), *map(str, words)])
+    names = "--interval, --k go" if command == "phases" else "--interval goes"
+    assert f"Note: {names} to the program; " in " ".join(result.stderr.split())
+    assert f"{command}` must stand before {source}." in " ".join(result.stderr.split())
+    plain = CliRunner().invoke(main, [command, "--out", str(tmp_path / "out"), str(source), "-1", "x"])
+    assert "Note:" not in plain.stderr
+
+
 def test_a_program_reads_what_is_mapped_for_it(tmp_path: Path) -> None:
     """The options of `emulate`; a device is an input, too."""
     (tmp_path / "reads.c").write_text(READS)
