@@ -18,7 +18,10 @@ class FindingGroup:
 
 
 def grouped(findings: Sequence[str], variants: Sequence[VariantReport]) -> list[FindingGroup]:
-    """The findings by heading, in the order of each heading's first; then those without; then what to do next."""
+    """The findings by heading, in the order of each heading's first; then those without; then what to do next.
+
+    What is said of every comparison stands once, among those without a heading.
+    """
     headings = [
         variant.heading(compared)
         for variant in variants
@@ -34,6 +37,11 @@ def grouped(findings: Sequence[str], variants: Sequence[VariantReport]) -> list[
             sentences.setdefault(heading, []).append(finding[len(heading) + 2 :])
         else:
             others.append(finding)
+    common = [text for text in next(iter(sentences.values()), ()) if all(text in one for one in sentences.values())]
+    if len(headings) == len(sentences) > 1:
+        for found in sentences.values():
+            found[:] = [text for text in found if text not in common]
+        others[:0] = [f"Every comparison: {text}" for text in common]
     others.sort(key=lambda finding: finding.startswith(NEXT))
-    groups = [FindingGroup(heading, tuple(found)) for heading, found in sentences.items()]
+    groups = [FindingGroup(heading, tuple(found)) for heading, found in sentences.items() if found]
     return [*groups, FindingGroup("", tuple(others))] if others else groups

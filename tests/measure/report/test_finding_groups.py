@@ -36,11 +36,33 @@ def test_findings_are_grouped_in_the_order_of_the_first_of_each_and_none_is_lost
     assert [group.heading for group in groups][:2] == [
         "v (new) (+1.50% instructions), within a run", "v (new) (+1.50% instructions), across aligned runs",
     ]  # fmt: skip
-    assert groups[0].sentences == second.inner.findings
-    assert groups[2] == FindingGroup(first.heading(first.inner), first.inner.findings)
-    assert groups[-1] == FindingGroup("", ("v: most of it comes from calls.", NEXT))
-    assert sum(len(group.sentences) for group in groups) == len(data.findings)
+    *own, exploratory = second.inner.findings
+    assert exploratory.startswith("Exploratory: 8 baselines")  # as in all four comparisons
+    assert groups[0].sentences == tuple(own)
+    assert groups[2] == FindingGroup(first.heading(first.inner), first.inner.findings[:-1])
+    assert groups[-1] == FindingGroup("", (f"Every comparison: {exploratory}", "v: most of it comes from calls.", NEXT))
+    assert sum(len(group.sentences) for group in groups) == len(data.findings) - 3
     assert grouped((), data.variants) == []
+
+
+def test_what_is_said_of_every_comparison_stands_once() -> None:
+    data = report()
+    exploratory = "Exploratory: 3 baselines and 3 runs; use 10 pairs before relying on it."
+    headings = [
+        variant.heading(compared)
+        for variant in data.variants
+        for compared in (variant.inner, variant.outer_held_out)
+        if compared is not None
+    ]
+    findings = [f"{heading}: {text}" for heading in headings for text in (f"about {heading}", exploratory)]
+    groups = grouped([*findings, NEXT], data.variants)
+    assert [group.heading for group in groups] == [*headings, ""]
+    assert groups[0].sentences == (f"about {headings[0]}",)
+    assert groups[-1].sentences == (f"Every comparison: {exploratory}", NEXT)
+    one_is_left_out = grouped(findings[:-1], data.variants)
+    assert one_is_left_out[0].sentences == (f"about {headings[0]}", exploratory)
+    only_common = grouped([f"{heading}: {exploratory}" for heading in headings], data.variants)
+    assert only_common == [FindingGroup("", (f"Every comparison: {exploratory}",))]
 
 
 def test_the_terminal_names_a_comparison_once_and_a_pair_of_a_table_not_again() -> None:
@@ -56,7 +78,9 @@ def test_the_terminal_names_a_comparison_once_and_a_pair_of_a_table_not_again() 
     assert not any("rho went" in line for line in inner)
     assert any("rho went" in line for line in lines)  # across runs, which has no table
     assert lines[-1] == "- Next: `measure explain results/drawn` says why."
-    assert lines[-3:-1] == ["The whole campaign:", "- v: most of it comes from calls."]
+    assert lines[-4] == "The whole campaign:"
+    assert lines[-3].startswith("- Every comparison: Exploratory: 8 baselines")
+    assert lines[-2] == "- v: most of it comes from calls."
 
 
 def test_in_a_terminal_a_campaign_without_any_change_is_told_what_its_results_are_good_for() -> None:
