@@ -280,13 +280,18 @@ class _SearchSetup:
         left = len(found.progress.best.uncovered.difference(alone))
         if budget.seconds is None or not left or not self.runs_made:
             return ""
-        runs = left * self._settings.looks[0]
+        tested = [verdict.runs for verdict in found.tested.values()] or [self._settings.looks[0]]
+        runs = math.ceil(left * sum(tested) / len(tested))
         seconds = self._oracles[0].seconds_of(left, runs, self._at_once)
-        minutes = math.ceil(seconds * (1 + VALIDATION_MARGIN) / 60) + 1
+        good = [found.tested[group].runs for group in found.progress.best.groups if group not in found.validated]
+        fresh = 0 if self._oracles[1].runs_made else self._campaign.baselines
+        fresh_seconds = self._oracles[0].seconds_of(left + len(good), fresh + runs + sum(good), self._at_once)
+        minutes = math.ceil((seconds + VALIDATION_MARGIN * fresh_seconds) / 60) + 1
         metrics = "1 metric is" if left == 1 else f"{left} metrics are"
         return (
             f"{metrics} in no good group, and not tested alone. That takes about {runs} runs, {clock_text(seconds)}, "
-            f"and its validation on fresh runs about as long again: --minutes {minutes} goes on from here."
+            f"if these are tested like others, and fresh runs up to {clock_text(fresh_seconds)}: --minutes {minutes} "
+            "goes on from here."
         )
 
 
