@@ -437,9 +437,17 @@ class Finder:
 
 
 def _repeats_nothing(loop: Cursor, text: bytes) -> bool:
-    """Whether a loop is a ``do ... while (0)``, which makes a macro one statement."""
+    """Whether a loop is a ``do ... while (0)``, which makes a macro one statement.
+
+    Some have ``while ((void)0, 0)``, against warnings of compilers: of a comma expression the last operand counts.
+    """
     if loop.kind != CursorKind.DO_STMT:
         return False
     literal = clang.strip(list(loop.get_children())[-1])
+    while literal.kind == CursorKind.BINARY_OPERATOR:
+        first, last = literal.get_children()
+        if text[first.extent.end.offset : last.extent.start.offset].strip() != b",":
+            return False
+        literal = clang.strip(last)
     constant = literal.kind in (CursorKind.INTEGER_LITERAL, CursorKind.CXX_BOOL_LITERAL_EXPR)
     return constant and text_of(text, literal) in (b"0", b"false")

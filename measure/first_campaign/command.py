@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +26,7 @@ from measure.errors import CampaignError, RunError
 from measure.first_campaign.campaign_text import campaign_text, draft_text
 from measure.first_campaign.profile import profile
 from measure.first_campaign.program_keys import (
+    build_commands,
     check_exists,
     condition_of_main,
     flag_keys,
@@ -38,6 +41,7 @@ from measure.first_campaign.trial_run import Trial, trial_run
 from measure.result_files import check_file_place, write_text_atomically
 
 Result = TypeVar("Result")
+_MOST_PARENTS = 3  # directories above a source that may have the project's build
 _MOST_FILES_TOLD = 6  # in a message
 _UNDEFINED = re.compile(r"undefined symbol: ([^\n]*[^\s])")
 _AT_LIMIT = re.compile(r"did not end within [\d,]+ instructions")
@@ -95,7 +99,7 @@ def write_first_campaign(request: Request, console: Console) -> Path:
                     "say what it reads with --stdin FILE"
                 )
             status.update("running the program on the timing model")
-            trial = trial_run(draft.campaign, build.elf_path, build.key, found.instructions)
+            trial = trial_run(draft.campaign, build.elf_path, build.key, found.instructions, found.explanation)
         except RunError as error:
             raise CampaignError(f"{request.program}: {_with_advice(str(error), given)}") from None
         status.update("building the program with all counters, and counting events")
@@ -172,7 +176,10 @@ def _check_machine(path: Path) -> None:
 def _link_advice(message: str, missing: list[str], sources: Sequence[Path]) -> str:
     """``message`` on a build that failed, with what to do about its flags or the names that the linker missed."""
     if sources and not missing and re.search("does not compile|cannot be preprocessed", message):
-        return f"{message}\nFlags of the compiler, such as -std=c++20 or -I with a directory, are given with --flags"
+        return (
+            f"{message}\nFlags of the compiler, such as -std=c++20 or -I with a directory, are given with --flags"
+            f"{_project_of(sources)}"
+        )
     if "main" in missing:
         for source in sources:
             found = condition_of_main(source)
@@ -188,6 +195,15 @@ def _link_advice(message: str, missing: list[str], sources: Sequence[Path]) -> s
             "the thread functions; other libraries must be part of the program: give a directory with their sources"
         )
     return message
+
+
+def _project_of(sources: Sequence[Path]) -> str:
+    """The command for the project of which ``sources`` are a part, in a sentence; empty if there is no such build."""
+    for directory in list(sources[0].resolve().parents)[:_MOST_PARENTS]:
+        if build_commands(directory):
+            near = os.path.relpath(directory)
+            return f"\nIts project has a build of its own, which knows them: measure init {shlex.quote(near)}"
+    return ""
 
 
 def _with_advice(message: str, given: Mapping[str, Any]) -> str:

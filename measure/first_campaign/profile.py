@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from measure.campaign.campaign_model import Campaign
 
 _MOST_LETTERS = 160
-_LOOP = re.compile(r"\b(?:for\b|while\b(?!\s*\(\s*(?:0|false)\s*\)))")  # a `do` ends with its `while`
+# A `do` ends with its `while`; one that never repeats is no loop.
+_LOOP = re.compile(r"\b(?:for\b|while\b(?!\s*\(\s*(?:\(void\)\s*0\s*,\s*)?(?:0|false)\s*\)))")
 _NO_CODE = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", re.S)
 
 
@@ -59,12 +60,13 @@ class HotFunction:
 class Profile:
     """``functions``: of the program's own sources, those with most instructions first; ``instructions``: of the whole
     run; ``reads_stdin``: whether the program read its standard input; ``last_words``: the last line that it wrote to
-    standard error, "" for none."""
+    standard error, "" for none; ``explanation``: what it said and which files it did not find, for an error."""
 
     functions: tuple[HotFunction, ...]
     instructions: int
     reads_stdin: bool
     last_words: str
+    explanation: str = ""
 
 
 class _Counts(Analyzer):
@@ -87,7 +89,7 @@ def profile(campaign: Campaign, program: Path) -> Profile:
     from emulator.linux.vfs.open_files import Stream
     from emulator.machine import Machine
     from measure.campaign.plan import program_input
-    from measure.targets.emulated import check_ending
+    from measure.targets.emulated import check_ending, explanation
 
     stdin, arguments, mapped = program_input(campaign.program)
     reads: list[int] = []
@@ -109,7 +111,9 @@ def profile(campaign: Campaign, program: Path) -> Profile:
                 check_ending(machine, files, campaign.program.exit_status)
             executed = dict(zip(counts.pcs.tolist(), counts.counts.tolist(), strict=True))
             functions = _functions(program, executed, campaign.program.directory)
-            return Profile(functions, machine.instructions, bool(reads), _last_line(files.output(2)))
+            return Profile(
+                functions, machine.instructions, bool(reads), _last_line(files.output(2)), explanation(files)
+            )
     except EmulatorError as error:
         raise RunError(str(error)) from error
     finally:

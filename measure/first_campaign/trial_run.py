@@ -56,20 +56,21 @@ class Trial:
     steady: tuple[MetricFinding, ...] = ()
 
 
-def trial_run(campaign: Campaign, program: Path, build_key: str, instructions: int) -> Trial:
+def trial_run(campaign: Campaign, program: Path, build_key: str, instructions: int, explanation: str = "") -> Trial:
     """Run ``program`` on the campaign's machine, and look at its metrics by records of the length proposed.
 
-    ``instructions``: of the program. Raises `RunError` for a program that fails or runs too short.
+    ``instructions``: of the program; ``explanation``: what it said and did not find, which may be why it is short.
+    Raises `RunError` for a program that fails or runs too short.
     """
     from emulator.pmu import METRICS, available_metrics
     from emulator.timing.machine_file import machine_text, parse_machine
 
     machine = parse_machine(machine_text(campaign.machine_file), campaign.machine_name)
     names = tuple(name for name in _CANDIDATES if name in available_metrics(machine))
-    _check_length(instructions, "instructions")
+    _check_length(instructions, "instructions", explanation)
     finest = max(SHORTEST_RECORD_CYCLES // 10, instructions // _FINEST_RECORDS)
     run = _timed(campaign, program, build_key, finest, names)
-    _check_length(run.total_cycles, "cycles")
+    _check_length(run.total_cycles, "cycles", explanation)
     every = max(SHORTEST_RECORD_CYCLES, _rounded(run.total_cycles / RECORDS))
     counts = run.trace.counts(names)
     together = max(1, round(every / finest))
@@ -138,13 +139,14 @@ def _that_fit(names: list[str], campaign: Campaign) -> list[str]:
     return found
 
 
-def _check_length(count: int, unit: str) -> None:
+def _check_length(count: int, unit: str, explanation: str) -> None:
     """Raise `RunError` for a program that is too short."""
     if count < FEWEST_RECORDS * SHORTEST_RECORD_CYCLES // (2 if unit == "instructions" else 1):
         raise RunError(
             f"the program runs too short: {count:,} {unit}, expected at least "
             f"{FEWEST_RECORDS * SHORTEST_RECORD_CYCLES:,} cycles, which are {FEWEST_RECORDS} records of "
             f"{SHORTEST_RECORD_CYCLES:,}. Give it more work: arguments after --, a larger input, or a loop around it"
+            f"{explanation}"
         )
 
 

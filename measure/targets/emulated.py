@@ -234,7 +234,12 @@ def check_ending(machine: Machine, files: VirtualFiles, expected: int) -> None:
     if ending.message is not None:
         raise RunError(ending.message + _last_words(files))
     if ending.status != expected:
-        raise RunError(f"the program {ended_with(ending.status, expected)}{_last_words(files)}{_not_found(files)}")
+        raise RunError(f"the program {ended_with(ending.status, expected)}{explanation(files)}")
+
+
+def explanation(files: VirtualFiles) -> str:
+    """What may explain how a program ended: its last words, and the files that it did not find; empty without any."""
+    return _last_words(files) + _not_found(files)
 
 
 def _last_words(files: VirtualFiles) -> str:

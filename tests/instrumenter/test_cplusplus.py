@@ -386,11 +386,13 @@ def test_coroutines_are_refused_as_such(tmp_path: Path) -> None:
 def test_a_macro_that_is_one_statement_is_no_loop(tmp_path: Path) -> None:
     (tmp_path / "demo.cpp").write_text(
         "#define ONCE(x) do { x; } while (false)\n#define ALSO(x) do { x; } while ((0))\n"
-        "int work(int n)\n{\n    ONCE(n++);\n    ALSO(n++);\n    do { n++; } while (n < 10);\n    return n;\n}\n"
-        "int main() { return work(1) != 10; }\n"
+        "#define QUIET(x) do { x; } while ((void)0, 0)\n"
+        "int work(int n)\n{\n    ONCE(n++);\n    ALSO(n++);\n    QUIET(n++);\n    do { n++; } while (n < 10);\n"
+        "    do { n++; } while (n - 11, n < 11);\n    return n;\n}\n"
+        "int main() { return work(1) != 11; }\n"
     )
     build = build_program([tmp_path / "demo.cpp"], ["-O1"], {"loops": MetricSpec(event="loop", function="work")})
-    assert build.places == {"loops": {f"{tmp_path}/demo.cpp:7": 1}}
+    assert build.places == {"loops": {f"{tmp_path}/demo.cpp:{line}": 1 for line in (9, 10)}}
 
 
 def test_without_its_library_a_program_is_the_same_linked_as_one_of_c(tmp_path: Path) -> None:

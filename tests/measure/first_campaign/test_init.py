@@ -273,6 +273,18 @@ def test_what_cannot_become_a_campaign_is_told(folder: Path) -> None:
     assert "The files that it saw: /a.txt, /in/b.txt" in told
     (folder / "short.txt").write_text("word\n")
     assert "words.c: the program runs too short: " in failed("words.c", "--", "short.txt")
+    (folder / "polite.c").write_text(
+        '#include <stdio.h>\nint main(int n, char **a) { if (!fopen(a[1], "r")) puts("cannot open it"); return 0; }\n'
+    )
+    told = failed("polite.c", "--", "missing.txt")
+    assert "or a loop around it; its last words on stdout: cannot open it Files that it looked for last and" in told
+    assert told.rstrip().endswith("that are not there: /missing.txt")
+    (folder / "part" / "src").mkdir(parents=True)
+    (folder / "part" / "Makefile").write_text("all:\n")
+    (folder / "part" / "src" / "one.c").write_text('#include "config.h"\nint main(void) { return 0; }\n')
+    told = failed("part/src/one.c")
+    assert "'config.h' file not found" in told
+    assert told.rstrip().endswith("Its project has a build of its own, which knows them: measure init part")
     (folder / "stops.c").write_text(
         '#include <stdio.h>\n#include <stdlib.h>\nint main(void) { fputs("no luck\\n", stderr); abort(); }\n'
     )

@@ -9,6 +9,7 @@ import pytest
 from instrumenter.building.build_advice import build_failure
 from instrumenter.errors import BuildFailure, SourceError
 from measure.errors import CampaignError
+from measure.first_campaign.profile import _LOOP
 from measure.first_campaign.program_keys import build_commands, flag_keys, input_keys, program_keys, sources_that_define
 
 FILES = {
@@ -41,6 +42,30 @@ def test_the_file_that_defines_a_name_is_found(tmp_path: Path, missing: str, fil
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
     assert [path.name for path in sources_that_define([missing], [tmp_path / "main.cpp"])] == files
+
+
+def test_directories_in_flags_that_were_typed_from_here_are_found_from_the_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("project/include", "project/src/own"):
+        (tmp_path / name).mkdir(parents=True)
+    given = "-Iproject/include -isystem project/include -Iown -Inone -I /usr/include -DI=project/include -include a.h"
+    assert flag_keys(given, Path("project/src/a.c"), None)["flags"] == [
+        "-I../include", "-isystem", "../include", "-Iown", "-Inone", "-I", "/usr/include", "-DI=project/include",
+        "-include", "a.h",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "is_loop"),
+    [
+        ("while (0);", False), ("while ( (void)0 , 0 );", False), ("while (false)", False), ("while (n, n)", True),
+        ("for (;;)", True), ("while (0x10)", True),
+    ],
+)  # fmt: skip
+def test_the_text_of_a_loop(text: str, is_loop: bool) -> None:
+    assert (_LOOP.search(text) is not None) == is_loop
 
 
 def test_flags_are_split_as_a_shell_does(tmp_path: Path) -> None:
