@@ -445,9 +445,9 @@ def _repeats_nothing(loop: Cursor, text: bytes) -> bool:
         return False
     literal = clang.strip(list(loop.get_children())[-1])
     while literal.kind == CursorKind.BINARY_OPERATOR:
-        first, last = literal.get_children()
-        if text[first.extent.end.offset : last.extent.start.offset].strip() != b",":
+        operands = list(literal.get_children())
+        if text[operands[0].extent.end.offset : operands[-1].extent.start.offset].strip() != b",":
             return False
-        literal = clang.strip(last)
+        literal = clang.strip(operands[-1])
     constant = literal.kind in (CursorKind.INTEGER_LITERAL, CursorKind.CXX_BOOL_LITERAL_EXPR)
     return constant and text_of(text, literal) in (b"0", b"false")

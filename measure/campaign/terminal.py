@@ -45,10 +45,10 @@ def _worst(variant: VariantReport) -> list[Pair]:
 def _print_findings(console: Console, data: ReportData, results: str) -> None:
     """Print the findings under their headings, and last what to do next, where the eye is when a command ends.
 
-    Pairs that a table shows are not told again.
+    Pairs that a table shows are not told again, unless there is a note on them.
     """
     in_tables = {
-        variant.heading(variant.inner): tuple(f"{pair.name}: rho went" for pair in _worst(variant))
+        variant.heading(variant.inner): tuple(f"{pair.name}: rho went" for pair in _worst(variant) if not pair.note)
         for variant in data.variants
     }
     groups = grouped(data.findings, data.variants)
