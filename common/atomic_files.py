@@ -81,7 +81,14 @@ def workspace(folder: Path | None, prefix: str = WORKSPACE) -> Iterator[Path]:
 
 
 def move_file(made: Path, place: Path, *, durable: bool = False) -> None:
-    """Move a file that is complete to ``place``, over what is there. ``durable``: flush it to the disk before."""
+    """Move a file that is complete to ``place``, over what is there; into it, if that is a pipe or a device.
+
+    ``durable``: flush it to the disk before.
+    """
+    if place.exists() and not place.is_file() and not place.is_dir():
+        place.write_bytes(made.read_bytes())  # builds link to /dev/null, which root could replace
+        made.unlink()
+        return
     if durable:
         with made.open("rb") as file:
             os.fsync(file.fileno())

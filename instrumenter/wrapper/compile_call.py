@@ -260,7 +260,8 @@ class Wrapper:
         if self.line.without_openmp and self.listed and not os.environ.get(LOG_VARIABLE):
             # For a whole build, which has a listing, it is told once, at the end.
             self.toolchain.notify(NOTICE.format(machine=machine_of(self.toolchain.target)))
-        if self.keep_link_in is not None:
+        is_kept = not place.exists() or place.is_file()
+        if self.keep_link_in is not None and is_kept:
             return self._link_and_keep([*first, *inputs, *last, *static], place)
         arguments = [*ALWAYS, *first, *inputs, *last, *static, "-o", str(made)]
         status = self._pass_on(self.toolchain.run_link(arguments, self.directory, self.driver), names)
@@ -268,7 +269,7 @@ class Wrapper:
             return status
         digest = hashlib.sha256(made.read_bytes()).hexdigest()
         move_file(made, place)
-        if static:
+        if static and is_kept:
             kinds = [kind for kind in Kind if kind not in (Kind.OUTPUT, Kind.LEFT_OUT)]
             words = self.line.words(*kinds)
             entry = {"kind": "link", "output": str(place), "directory": str(self.directory)}

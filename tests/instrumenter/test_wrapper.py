@@ -272,6 +272,16 @@ def test_a_strict_dialect_is_no_obstacle(cc: Compilers) -> None:
     assert execute(cc.folder / "program", ["n", "b"])[2] == {"n": 9, "b": 8 + 9}
 
 
+def test_a_device_as_output_stays(cc: Compilers) -> None:
+    """Build systems try options out by links to /dev/null, which root could replace."""
+    (cc.folder / "main.c").write_text("int main(void) { return 0; }\n")
+    (cc.folder / "null").symlink_to("/dev/null")
+    assert cc("main.c", "-o", "null").returncode == 0
+    assert (cc.folder / "null").is_symlink()
+    assert Path("/dev/null").is_char_device()
+    assert left_over(cc.folder) == []
+
+
 def test_a_bad_spec_is_told_with_its_line(cc: Compilers) -> None:
     cc.count("metrics:\n  n: {event: entry}\n")
     done = cc("-c", "f.c")

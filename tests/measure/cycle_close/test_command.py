@@ -308,7 +308,8 @@ def test_the_guest_sees_what_is_mapped_and_a_device_is_an_input(tmp_path: Path) 
     (tmp_path / "file").write_text("7")
     guest = ["--map", f"/in={tmp_path / 'file'}", "--env", "WANTED=/in"]
     common = ["--machine", STRONGARM, "--interval", "20k", "--out", tmp_path / "out", "--stdin", "/dev/null"]
-    assert cycleclose(*guest, *common, tmp_path / "reads.c").exit_code == 0
+    result = cycleclose(*guest, *common, tmp_path / "reads.c")
+    assert result.exit_code == 0, result.output
     page = html.unescape((tmp_path / "out" / "trace.html").read_text())
     seen = shlex.join(["--validate", "--stdin", "/dev/null", *guest, str(tmp_path / "reads.c")])
     assert f" {seen}<" in page  # a command without them would fail
