@@ -34,7 +34,7 @@ def filling(path: Path, *, durable: bool = True) -> Iterator[Path]:
     ``path`` must exist. A pipe or a device at ``path`` is written directly, and stays. Raises `OSError` when the file
     cannot be written.
     """
-    if path.exists() and not path.is_file():
+    if not is_replaced(path):
         yield path
         return
     part = path.with_name(f".{path.name}.{os.getpid()}-{next(_numbers)}{_PART}")
@@ -80,13 +80,19 @@ def workspace(folder: Path | None, prefix: str = WORKSPACE) -> Iterator[Path]:
         remove_tree(made)
 
 
+def is_replaced(place: Path) -> bool:
+    """Whether a new file takes the place of what is at ``place``; a pipe or a device stays, and is written. Builds link
+    to /dev/null, which root could replace."""
+    return not place.exists() or place.is_file()
+
+
 def move_file(made: Path, place: Path, *, durable: bool = False) -> None:
     """Move a file that is complete to ``place``, over what is there; into it, if that is a pipe or a device.
 
     ``durable``: flush it to the disk before.
     """
-    if place.exists() and not place.is_file() and not place.is_dir():
-        place.write_bytes(made.read_bytes())  # builds link to /dev/null, which root could replace
+    if not is_replaced(place):
+        place.write_bytes(made.read_bytes())
         made.unlink()
         return
     if durable:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from common import compiler_cache
-from common.atomic_files import move_file, workspace
+from common.atomic_files import is_replaced, move_file, workspace
 from common.file_cache import cache_directory
 from common.source_digest import source_digest
 from instrumenter.building.generated_sources import add_places
@@ -98,7 +98,7 @@ class Wrapper:
         stage, stem = self.line.stage, Path(source.words[0]).stem
         name = self.line.output or ("-" if stage == "check" else f"{stem}{_ENDINGS[stage]}")
         place = self._output = self.directory / name
-        elsewhere = name == "-" or stage == "check" or (place.exists() and not place.is_file())
+        elsewhere = name == "-" or stage == "check" or not is_replaced(place)
         folder = None if elsewhere else place.parent
         with contextlib.ExitStack() as stack:
             try:
@@ -214,7 +214,8 @@ class Wrapper:
         place = self.directory / name
         with contextlib.ExitStack() as stack:
             try:
-                temporary = stack.enter_context(workspace(place.parent, ".instrument-"))
+                folder = place.parent if is_replaced(place) else None
+                temporary = stack.enter_context(workspace(folder, ".instrument-"))
             except OSError as error:
                 sys.stderr.write(f"instrument-cc: error: cannot write to {place.parent}: {error.strerror}\n")
                 return 1
@@ -260,7 +261,7 @@ class Wrapper:
         if self.line.without_openmp and self.listed and not os.environ.get(LOG_VARIABLE):
             # For a whole build, which has a listing, it is told once, at the end.
             self.toolchain.notify(NOTICE.format(machine=machine_of(self.toolchain.target)))
-        is_kept = not place.exists() or place.is_file()
+        is_kept = is_replaced(place)
         if self.keep_link_in is not None and is_kept:
             return self._link_and_keep([*first, *inputs, *last, *static], place)
         arguments = [*ALWAYS, *first, *inputs, *last, *static, "-o", str(made)]

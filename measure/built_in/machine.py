@@ -1,4 +1,4 @@
-"""The machine that commands take where none is named: a copy of configs/machines/desktop.yaml."""
+"""The machine that commands take where none is named: configs/machines/desktop.yaml, installed."""
 
 from __future__ import annotations
 

@@ -279,6 +279,8 @@ def test_a_device_as_output_stays(cc: Compilers) -> None:
     assert cc("main.c", "-o", "null").returncode == 0
     assert (cc.folder / "null").is_symlink()
     assert Path("/dev/null").is_char_device()
+    done = cc("main.c", "-o", "/proc/self/fd/0", stdin=subprocess.DEVNULL)  # in a folder where nothing can be made
+    assert (done.returncode, done.stderr) == (0, "")
     assert left_over(cc.folder) == []
 
 
