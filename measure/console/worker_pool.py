@@ -19,6 +19,7 @@ from typing import Any
 from measure.console.interrupts import TERMINATED, Terminated, terminable
 
 _starting = threading.Lock()  # of processes
+_closing = threading.Lock()  # of what results are sent by
 _GRACE_SECONDS = 5.0  # for a worker to end its own children
 _CHECK_SECONDS = 1.0  # between looks for workers that died
 
@@ -101,7 +102,18 @@ def _end(processes: Sequence[Any], results: Any) -> None:
             process.kill()
         _all_gone(processes, _GRACE_SECONDS)
     if results is not None:  # the pool was not ended before
-        results._writer.close()  # this process has the last one; the end of Python waits for the pool's thread
+        _close(results._writer)  # this process has the last one; the end of Python waits for the pool's thread
+
+
+def _close(connection: Any) -> None:
+    """Close a connection that another thread closes, too, as soon as its other end sees the end of it.
+
+    Its own method forgets the descriptor only after it is closed: by then it may be that of another file.
+    """
+    with _closing:
+        descriptor, connection._handle = connection._handle, None
+    if descriptor is not None:
+        os.close(descriptor)
 
 
 def _end_with_first(reader: threading.Thread, processes: dict[int, Any], results: Any) -> None:

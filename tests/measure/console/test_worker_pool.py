@@ -59,6 +59,23 @@ def test_a_worker_that_dies_while_it_sends_a_result_breaks_the_pool(tmp_path: Pa
                 future.result(60)
 
 
+def test_what_results_are_sent_by_is_closed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when a thread that closes it is stopped right after: the end of the pool, which closes it, comes then."""
+    close = os.close
+
+    def close_and_stop(descriptor: int) -> None:
+        close(descriptor)
+        time.sleep(0.5)
+
+    with worker_pool(1) as pool:
+        future = pool.submit(send_a_part, tmp_path / "sending", True)
+        results: Any = pool._result_queue
+        results._writer._close = lambda: close_and_stop(results._writer._handle)
+        monkeypatch.setattr(os, "close", close_and_stop)
+        with pytest.raises(BrokenProcessPool):
+            future.result(60)
+
+
 def test_ctrl_c_does_not_reach_a_worker_that_starts() -> None:
     with worker_pool(1) as pool:
         future = pool.submit(abs, -1)
