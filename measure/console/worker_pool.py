@@ -81,7 +81,8 @@ class _Pool(ProcessPoolExecutor):
         future = super().submit(*arguments, **options)
         if self._guard is None:
             reader, processes, results = self._executor_manager_thread, self._processes, self._result_queue
-            self._guard = threading.Thread(target=_end_with_first, args=(reader, processes, results), daemon=True)
+            # No daemon: the end of Python would stop it while it frees the pool's semaphores, and tell of a leak.
+            self._guard = threading.Thread(target=_end_with_first, args=(reader, processes, results))
             self._guard.start()
         return future
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from concurrent.futures.process import BrokenProcessPool
@@ -74,6 +75,33 @@ def test_what_results_are_sent_by_is_closed_once(tmp_path: Path, monkeypatch: py
         monkeypatch.setattr(os, "close", close_and_stop)
         with pytest.raises(BrokenProcessPool):
             future.result(60)
+
+
+SLOW_TO_FREE_SEMAPHORES = """
+import threading, time
+from multiprocessing import resource_tracker
+from measure.console.worker_pool import end_now, worker_pool
+
+def unregister(name, kind, known=resource_tracker.unregister):
+    if threading.current_thread() is not threading.main_thread():
+        time.sleep(0.3)
+    known(name, kind)
+
+if __name__ == "__main__":
+    resource_tracker.unregister = unregister
+    pool = worker_pool(1)
+    pool.submit(abs, -1).result()
+    end_now(pool)
+    del pool
+    time.sleep(0.5)  # now a thread of the pool frees them
+"""
+
+
+def test_python_ends_after_the_semaphores_of_a_pool_are_freed(tmp_path: Path) -> None:
+    """Or a command that SIGTERM ends tells of leaked semaphores after its own message."""
+    (tmp_path / "script.py").write_text(SLOW_TO_FREE_SEMAPHORES)
+    ended = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (0, "")
 
 
 def test_ctrl_c_does_not_reach_a_worker_that_starts() -> None:
