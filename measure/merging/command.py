@@ -58,8 +58,9 @@ class Results:
         )
 
 
-def load_results(directory: Path) -> Results:
-    """The runs that ``measure run`` left. Raises `MergeError` without a baseline or without an instrumented run."""
+def load_results(directory: Path, *, baselines_suffice: bool = False) -> Results:
+    """The runs that ``measure run`` left. Raises `MergeError` without a baseline, or without an instrumented run unless
+    ``baselines_suffice``."""
     result, outcome = run_command.load_results(directory)
     plan, warnings = result.plan, list(outcome.warnings)
     compared = {BASELINE, *plan.campaign.variant_sets()}  # without the runs that only serve the ground truth
@@ -69,12 +70,13 @@ def load_results(directory: Path) -> Results:
     )
     baselines = tuple(run for run in compared_runs if run.spec.variant == BASELINE)
     runs = tuple(run for run in compared_runs if run.spec.variant != BASELINE)
-    if not baselines or not runs:
+    if not baselines or not (runs or baselines_suffice):
         lacking = "baseline" if not baselines else "run with software metrics"
         damage = f" ({warnings[0]})" if warnings else ""
-        raise MergeError(
-            f"{directory} has no {lacking} that can be read{damage}: expected at least one; `measure run` makes them"
-        )
+        instead = "`measure run` makes them"
+        if baselines and len(compared) == 1:
+            damage, instead = "", "its campaign has none: name some under `software_metrics:`, then `measure run`"
+        raise MergeError(f"{directory} has no {lacking} that can be read{damage}: expected at least one; {instead}")
     curve = result.truth.calibration.curve if result.truth else None
     return Results(baselines, runs, plan.clock_hz, tuple(warnings), _verdicts(directory), curve,
                    plan.campaign.alignment_setting)  # fmt: skip
@@ -83,10 +85,11 @@ def load_results(directory: Path) -> Results:
 def load_all(directories: Sequence[Path]) -> Results:
     """The runs of several directories; baselines are those of the first, other compared get their directory's name.
 
-    Baselines of the other directories become runs: they may have hardware metrics that the first's lack. Raises
-    `CampaignError` and `MergeError`, as `load_results`.
+    Baselines of the other directories become runs: they may have hardware metrics that the first's lack; none of
+    several directories needs runs with software metrics. Raises `CampaignError` and `MergeError`, as `load_results`.
     """
-    first, *others = [load_results(directory) for directory in directories]
+    several = len(directories) > 1
+    first, *others = [load_results(directory, baselines_suffice=several) for directory in directories]
     runs, warnings, verdicts = list(first.runs), list(first.warnings), dict(first.verdicts)
     for directory, results in zip(directories[1:], others, strict=True):
         if results.clock_hz != first.clock_hz:

@@ -27,7 +27,7 @@ from measure.partitioning.cover import EXACT_METRICS
 from measure.partitioning.group_verdicts import Accept
 from measure.partitioning.hardware import counting_everything, events_of, split_hardware
 from measure.partitioning.oracle import FIRST_REPLICATES, CampaignOracle, Settings
-from measure.partitioning.page import confirmed_text, render_page
+from measure.partitioning.page import NextCommands, next_steps, render_page
 from measure.partitioning.result import PartitionResult, summary_text, write_campaigns
 from measure.partitioning.search_types import Group, Oracle, Verdict
 from measure.partitioning.timed_search import Session, SessionOracles, SessionResult
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from common.yaml_document import YamlDocument
     from measure.campaign.campaign_model import Campaign
+    from measure.report.elements import Step
 
 REPLICATES_FACTOR = 4
 VALIDATION = 1  # the round of runs that are independent of the search's
@@ -68,11 +69,12 @@ class Request:
 
 @dataclass(frozen=True)
 class Searched:
-    """A search that has ended and written its ``files``; ``exit_status``: that of an interruption, 1 if the time limit
-    ended it before any group was measured, or 0."""
+    """A search that has ended and written its ``files``; ``steps``: what to do next; ``exit_status``: that of an
+    interruption, 1 if the time limit ended it before any group was measured, or 0."""
 
     outcome: PartitionResult
     files: tuple[Path, ...]
+    steps: tuple[Step, ...]
     exit_status: int
 
 
@@ -85,11 +87,10 @@ def run_partition(request: Request, console: Console) -> int:
     _print_outcome(searched.outcome, console)
     written = ", ".join(str(path) for path in searched.files)
     console.print(f"Written: {written}", style="dim", soft_wrap=True)
-    commands = _next_commands(searched)
-    if commands:
-        console.print(f"{confirmed_text(searched.outcome)} Collect the groups, and join their runs:", markup=False)
-    for command in commands:
-        console.print(f"  {command}", soft_wrap=True, markup=False)
+    for step in searched.steps:
+        console.print(step.text, markup=False)
+        for command in step.commands:
+            console.print(f"  {command}", soft_wrap=True, markup=False)
     return searched.exit_status
 
 
@@ -129,10 +130,9 @@ def search_partition(request: Request, console: Console, spent_seconds: float = 
     outcome = _outcome(found, campaign, settings, hardware, setup.runs_made, shortfall, time_needed)
     write_text_atomically(directory / "partition.json", summary_text(outcome))
     files = write_campaigns(outcome, campaign, document, directory)
-    again = _command_again(request)
-    runs, merge = _commands(outcome, files)
-    write_text_atomically(directory / "partition.html", render_page(outcome, again, runs, merge))
-    return Searched(outcome, (directory / "partition.html", *files), 1 if failed else session.exit_status)
+    steps = next_steps(outcome, _next_commands(request, outcome, files))
+    write_text_atomically(directory / "partition.html", render_page(outcome, steps))
+    return Searched(outcome, (directory / "partition.html", *files), steps, 1 if failed else session.exit_status)
 
 
 def _command_again(request: Request) -> str:
@@ -324,26 +324,29 @@ def _outcome(
     )
 
 
-def _next_commands(searched: Searched) -> list[str]:
-    """The commands that collect the groups and join their runs; see `_commands`."""
-    runs, merge = _commands(searched.outcome, [path for path in searched.files if path.suffix == ".yaml"])
-    return [*runs, merge] if runs else []
-
-
-def _commands(outcome: PartitionResult, campaigns: Sequence[Path]) -> tuple[list[str], str]:
-    """The commands that run ``campaigns``, and the one that joins their runs; none without a group that was measured,
-    or where all that were are not good."""
-    if not outcome.best.groups and not outcome.with_status("undecided"):
-        return [], ""
-    results = " ".join(shlex.quote(f"results/{outcome.name}-{path.stem}") for path in campaigns)
-    runs = [f"measure run {shown_path(str(path))}" for path in campaigns]
-    return runs, f"measure merge {results} --out merged.parquet"
+def _next_commands(request: Request, outcome: PartitionResult, campaigns: Sequence[Path]) -> NextCommands:
+    """What may come next; nothing to collect without a group that was measured, or where all that were are not good."""
+    runs, merge, explain = [], "", []
+    if outcome.best.groups or outcome.with_status("undecided"):
+        runs = [f"measure run {shown_path(str(path))}" for path in campaigns]
+        results = " ".join(shlex.quote(f"results/{outcome.name}-{path.stem}") for path in campaigns)
+        merge = f"measure merge {results} --out merged.parquet"
+    if len(outcome.hardware) == 1:  # with more, the campaign cannot be run as it is
+        settings = "".join(f" --set {shlex.quote(one)}" for one in request.settings)
+        explain = [
+            f"measure run {shown_path(str(request.campaign))}{settings}",
+            f"measure explain {shlex.quote(f'results/{outcome.name}')}",
+        ]
+    return NextCommands(_command_again(request), tuple(runs), merge, tuple(explain))
 
 
 def _print_outcome(outcome: PartitionResult, console: Console) -> None:
     from rich.markup import escape
 
     headings = ("group", "software metrics", "closest to the limit", "fresh runs")
-    print_table(console, escape(outcome.headline), headings, [[*map(escape, row)] for row in outcome.rows()])
+    if rows := outcome.rows():
+        print_table(console, escape(outcome.headline), headings, [[*map(escape, row)] for row in rows])
+    else:
+        console.print(outcome.headline, markup=False)
     for sentence in outcome.sentences():
         console.print(f"- {sentence}", markup=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,33 +28,47 @@ _WORDS = {"good": "good", "bad": "changes", "undecided": "undecided"}
 _FOLDER = Path(__file__).parent
 
 
-def render_page(outcome: PartitionResult, again: str = "", runs: Sequence[str] = (), merge: str = "") -> str:
-    """The report as one self-contained page. ``again``, ``runs``, ``merge``: the commands that go on with the search,
-    collect the groups, and join their runs; empty where there is none."""
-    steps = next_steps(outcome, again, runs, merge)
+@dataclass(frozen=True)
+class NextCommands:
+    """Command lines that may come next; empty where there is none.
+
+    ``again``: goes on with the search; ``runs``: collect the groups; ``merge``: joins their runs; ``explain``: say what
+    perturbs, and try remedies.
+    """
+
+    again: str = ""
+    runs: tuple[str, ...] = ()
+    merge: str = ""
+    explain: tuple[str, ...] = ()
+
+
+def render_page(outcome: PartitionResult, steps: Sequence[Step]) -> str:
+    """The report as one self-contained page. ``steps``: of `next_steps`."""
     return page.render_page(
         "partition.html.jinja", _FOLDER, outcome=outcome, pictures=_pictures(outcome), steps=steps,
     )  # fmt: skip
 
 
-def next_steps(outcome: PartitionResult, again: str, runs: Sequence[str], merge: str) -> tuple[Step, ...]:
+def next_steps(outcome: PartitionResult, commands: NextCommands) -> tuple[Step, ...]:
     """What to do with the groups, by what fresh runs said of them, with commands."""
     steps = []
     unsure = _unsure(outcome)
     if outcome.shortfall:
         steps.append(Step(outcome.shortfall))
-    if again and (outcome.stopped or unsure):
+    if commands.again and (outcome.stopped or unsure):
         what = f"; {', '.join(unsure)} may perturb until it has" if unsure else ""
-        steps.append(Step(f"Go on where the search stopped{what}.", (again,)))
-    if runs:
-        steps.append(Step(f"{confirmed_text(outcome)} Collect the groups, with the verdict on each:", tuple(runs)))
-        if merge:
-            steps.append(Step("Join their runs into one trace with every metric that is in a group:", (merge,)))
-    if outcome.alone():
-        names = ", ".join(outcome.alone())
+        steps.append(Step(f"Go on where the search stopped{what}:", (commands.again,)))
+    if commands.runs:
+        steps.append(Step(f"{confirmed_text(outcome)} Collect the groups, with the verdict on each:", commands.runs))
+        if commands.merge:
+            steps.append(
+                Step("Join their runs into one trace with every metric that is in a group:", (commands.merge,))
+            )
+    if alone := outcome.alone():
         steps.append(
-            Step(f"Not shown to be good even alone: {names}. Count what fires less often for the same quantity, or let "
-                 "the emulated machine count it without a counter (`method: probe`).")
+            Step(f"Not shown to be good even alone: {', '.join(alone)}. Count what fires less often for the same "
+                 "quantity, or in a second run without timing (`method: second_run`)."
+                 + (" What perturbs, and which remedy helps:" if commands.explain else ""), commands.explain)
         )  # fmt: skip
     return tuple(steps)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +23,7 @@ _PROOFS = {
     "optimal among tested": "Proved: of the groups shown to be good, fewer cannot have as many metrics.",
     "upper bound": "Not proved: fewer groups may do.",
 }
-
+_CAMPAIGN_NAME = re.compile(r"partition(-\d+)?\.yaml")
 
 Status = Literal["validated", "not validated", "undecided", "not tested"]
 _STATUS_WORDS: dict[Status, str] = {
@@ -176,8 +177,6 @@ class PartitionResult:
         lines = [self.outlook.sentence(self.proof)]
         if self.best.groups or self.proof == "optimal":
             lines.insert(0, _PROOFS[self.proof])
-        if self.shortfall:
-            lines.append(self.shortfall)
         if self.stopped:
             lines.append(f"Stopped by {self.stopped}: this is the best so far; the same command continues.")
         if self.time_needed:
@@ -263,13 +262,19 @@ def summary_text(outcome: PartitionResult) -> str:
 def write_campaigns(
     outcome: PartitionResult, campaign: Campaign, document: YamlDocument, directory: Path
 ) -> tuple[Path, ...]:
-    """Write ``partition.yaml``: the campaign with one variant per group; only baselines when there is no group.
+    """Write ``partition.yaml``: the campaign with one variant per group; no file when there is no group.
 
     With several sets of hardware metrics, one file per set (``partition-1.yaml`` and so on), with the groups dealt
-    out over them: every group and every set is measured, and each file has the baselines of its set.
+    out over them: every group and every set is measured, and each file has the baselines of its set. Files that an
+    earlier search left, and this one does not write, are removed.
     """
     import yaml
 
+    earlier = {path for path in directory.glob("partition*.yaml") if _CAMPAIGN_NAME.fullmatch(path.name)}
+    if not outcome.groups:
+        for path in earlier:
+            path.unlink(missing_ok=True)
+        return ()
     several = len(outcome.hardware) > 1
     variants = {one.name: list(outcome.names(one.group)) for one in outcome.groups}
     status = {one.name: one.status for one in outcome.groups}
@@ -297,6 +302,8 @@ def write_campaigns(
         path = directory / f"partition{suffix}.yaml"
         write_text_atomically(path, text)
         written.append(path)
+    for path in earlier.difference(written):
+        path.unlink(missing_ok=True)
     return tuple(written)
 
 

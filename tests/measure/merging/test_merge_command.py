@@ -185,6 +185,21 @@ def test_several_directories_bring_their_hardware_metrics(results: Path, tmp_pat
     assert table["PAPI_L1_DCM"].sum() == totals[source]
 
 
+def test_a_directory_of_baselines_alone_brings_its_hardware_metrics(results: Path, tmp_path: Path) -> None:
+    """As `measure partition` leaves them where there are more sets of hardware metrics than groups."""
+    lines = CAMPAIGN.replace("PAPI_BR_MSP", "PAPI_L1_DCM").splitlines()
+    kept = [line for line in lines if not line.startswith(("software_metrics", "  ", "variants"))]
+    make_results(tmp_path, "\n".join(kept), "bare")
+    for directories in ((results, tmp_path / "bare"), (tmp_path / "bare", results)):
+        done = measure(*directories, "--out", tmp_path / "both.parquet")
+        assert done.exit_code == 0, done.output
+        metrics = set(pd.read_parquet(tmp_path / "both.parquet").columns)
+        assert {"PAPI_BR_MSP", "PAPI_L1_DCM", "rounds", "calls"} <= metrics
+    refused = measure(tmp_path / "bare")
+    assert refused.exit_code == 1
+    assert "its campaign has none: name some under `software_metrics:`" in refused.output
+
+
 def test_another_baseline_and_progress(results: Path) -> None:
     done = measure(results, "--baseline", 1, "--align", "progress", "--format", "csv", "--channel", "PAPI_LD_INS")
     assert done.exit_code == 0, done.output

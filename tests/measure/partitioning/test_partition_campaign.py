@@ -106,7 +106,7 @@ def test_fake_campaign_from_search_to_campaign_file(folder: Path) -> None:
     assert found["proved"] == "optimal"
     assert found["confirmed"]
     lines = [line.strip() for line in result.output.splitlines()]
-    assert "Fresh runs confirmed group1. Collect the groups, and join their runs:" in " ".join(lines)
+    assert "Fresh runs confirmed group1. Collect the groups, with the verdict on each:" in " ".join(lines)
     assert f"measure run {shown_path(str(folder / 'out' / 'partition.yaml'))}" in lines
     assert f"measure merge results/{found['campaign']}-partition --out merged.parquet" in lines
     with pytest.raises(CampaignError, match=r"partition\.yaml` makes the runs"):
@@ -122,6 +122,7 @@ def test_fake_campaign_from_search_to_campaign_file(folder: Path) -> None:
     assert f'data-copy="measure run {shown_path(str(folder / "out" / "partition.yaml"))}"' in told
     assert f'data-copy="measure merge results/{found["campaign"]}-partition --out merged.parquet"' in told
     assert "Not shown to be good even alone: perturbing." in told
+    assert f"measure explain results/{found['campaign']}" in lines
     assert 'data-copy="measure partition' not in page  # the search has ended
     campaign, document = load_campaign(folder / "out" / "partition.yaml")
     assert campaign.variants == {"group1": ("rounds", "loops")}
@@ -138,6 +139,28 @@ def test_fake_campaign_from_search_to_campaign_file(folder: Path) -> None:
     assert result_of(folder, "elsewhere")["runs_made"] == 0
     run(folder, "--no-resume")  # verdicts anew, from runs that are kept
     assert (result_of(folder)["tested_now"], result_of(folder)["runs_made"]) == (7, 0)
+
+
+def test_without_a_good_group_there_is_no_campaign_to_run_but_what_to_do(folder: Path) -> None:
+    run(folder)
+    text = (folder / "c.yaml").read_text()
+    start = text.index("  rounds:")
+    perturbing = "  perturbing: {event: call, callee: next}\n"
+    (folder / "c.yaml").write_text(text[:start] + perturbing + text[text.index("noise:") :])
+    assert (folder / "out" / "partition.yaml").exists()
+    result = run(folder)
+    assert result.exit_code == 0, result.output
+    lines = [line.strip() for line in result.output.splitlines()]
+    assert "demo: no group of software metrics was shown to be good." in lines
+    assert "closest to the limit" not in result.output  # heads a table of groups
+    assert lines[-2:] == [f"measure run {shown_path(str(folder / 'c.yaml'))}", "measure explain results/demo"]
+    told = " ".join(lines)
+    assert "Not shown to be good even alone: perturbing." in told
+    assert "What perturbs, and which remedy helps:" in told
+    assert "partition.yaml" not in told
+    assert not (folder / "out" / "partition.yaml").exists()  # of the search before
+    page = (folder / "out" / "partition.html").read_text()
+    assert 'data-copy="measure explain results/demo"' in page
 
 
 def test_counters_split_the_hardware_metrics_over_campaign_files(folder: Path) -> None:

@@ -15,6 +15,8 @@ from measure.cycle_close.sampling_check_page import render_check
 from measure.explanation.page import render_page as explanation_page
 from measure.merging.merge_runs import Merged, merge_runs
 from measure.merging.page import render_page as merged_page
+from measure.partitioning.page import NextCommands
+from measure.partitioning.page import next_steps as partition_steps
 from measure.partitioning.page import render_page as partition_page
 from measure.partitioning.result import PartitionResult
 from measure.partitioning.search_types import Outlook, Partition
@@ -162,10 +164,11 @@ def partition() -> str:
         "searching", Outlook(2, 5, 0.4, 3.0, 7), tested, {good: tested[good]}, 3, 1, 40, (("PAPI_A", "PAPI_B"),), 0.2,
         0.05, "good", "the minutes were over",
     )  # fmt: skip
-    return partition_page(
-        found, "measure partition mine.yaml --minutes 3", ["measure run results/mine-partition/partition.yaml"],
+    commands = NextCommands(
+        "measure partition mine.yaml --minutes 3", ("measure run results/mine-partition/partition.yaml",),
         "measure merge results/mine-partition --out merged.parquet",
     )  # fmt: skip
+    return partition_page(found, partition_steps(found, commands))
 
 
 def sampling_check() -> str:

@@ -143,7 +143,7 @@ def test_the_command_to_validate_is_the_one_that_made_the_trace() -> None:
 def test_an_unfinished_partition_says_how_to_go_on_and_what_was_not_confirmed() -> None:
     page = PAGES["partition"]()
     told = page[page.index("<h2>What to do</h2>") : page.index("</section>")]
-    assert "Go on where the search stopped; group2, group3 may perturb until it has." in told
+    assert "Go on where the search stopped; group2, group3 may perturb until it has:" in told
     assert 'data-copy="measure partition mine.yaml --minutes 3"' in told
     assert "Fresh runs confirmed group1, but not group2, group3." in told
     assert told.index("measure partition") < told.index("measure run") < told.index("measure merge")
