@@ -84,12 +84,17 @@ def rest(machine: Machine) -> tuple[Any, ...]:
     return ending, machine.instructions, bytes(machine.files.output(1)), digest.value
 
 
-@pytest.mark.parametrize("options", [
-    {"background": False, "optimise_executions": 8},
-    {"background": False, "templates": False, "optimise_executions": 1 << 30},
-    {"engine": "oracle"},
-])  # fmt: skip
-@pytest.mark.parametrize("at", [5_000, 180_000, 400_000])
+OPTIMISED: dict[str, Any] = {"background": False, "optimise_executions": 8}
+INTERPRETED: dict[str, Any] = {"background": False, "templates": False, "optimise_executions": 1 << 30}
+
+
+@pytest.mark.parametrize(
+    ("options", "at"),
+    [
+        *((options, at) for options in (OPTIMISED, INTERPRETED) for at in (5_000, 180_000, 400_000)),
+        pytest.param({"engine": "oracle"}, 400_000, marks=pytest.mark.slow),  # a minute for the whole program
+    ],
+)
 def test_the_guest_does_the_same_again(program: Path, given: Path, options: dict[str, Any], at: int) -> None:
     files = VirtualFiles(mapped={"/input": given}, seed=3)
     with Machine(program, files=files, **options) as machine:
