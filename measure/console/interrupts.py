@@ -1,21 +1,24 @@
 """Interruptions of a command: Ctrl-C, SIGTERM, a time limit. All are `KeyboardInterrupt`: code safe for Ctrl-C is safe.
 
 Signals reach only the main thread. In other threads `terminable` does nothing, and a `TimeLimit` acts only in `set`.
+What is raised in a destructor or a callback of the garbage collector, Python drops; it is raised once more then.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 INTERRUPTED = 130  # 128 plus the signal's number, as in shells
 TERMINATED = 143
 _SAME_SECONDS = 1.0  # between two Ctrl-C
+_AGAIN_SECONDS = 0.01  # after which a destructor may have ended
 
 
 class Terminated(KeyboardInterrupt):
@@ -44,7 +47,8 @@ def terminable() -> Iterator[None]:
 
     before = signal.signal(signal.SIGTERM, end)
     try:
-        yield
+        with _raised_if_dropped(Terminated, signal.SIGTERM, lambda: signal.signal(signal.SIGTERM, end)):
+            yield
     finally:
         signal.signal(signal.SIGTERM, before)
 
@@ -69,9 +73,14 @@ def interruptible() -> Iterator[None]:
         if time.monotonic() > first + _SAME_SECONDS:
             os._exit(INTERRUPTED)
 
+    def forget() -> None:
+        nonlocal first
+        first = None
+
     signal.signal(signal.SIGINT, interrupt)
     try:
-        yield
+        with _raised_if_dropped(KeyboardInterrupt, signal.SIGINT, forget):
+            yield
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -106,11 +115,42 @@ def time_limit(deadline: float | None) -> Iterator[TimeLimit]:
         return
     before = signal.signal(signal.SIGALRM, limit._alarm)
     try:
-        limit.set(deadline)
-        yield limit
+        with _raised_if_dropped(OutOfTime, signal.SIGALRM):
+            limit.set(deadline)
+            yield limit
     finally:
         limit.set(None)
         signal.signal(signal.SIGALRM, before)
+
+
+@contextmanager
+def _raised_if_dropped(
+    kind: type[BaseException], number: int, prepare: Callable[[], object] = lambda: None
+) -> Iterator[None]:
+    """Within it the signal ``number`` comes again, after ``prepare``, when Python drops the exception ``kind`` of its
+    handler; at its end the exception is raised, if the signal has not come by then."""
+    before, main = sys.unraisablehook, threading.main_thread().ident
+    assert main is not None
+    coming: list[threading.Timer] = []
+
+    def hook(dropped: Any) -> None:
+        if dropped.exc_type is not kind:
+            before(dropped)
+            return
+        prepare()
+        coming.append(threading.Timer(_AGAIN_SECONDS, signal.pthread_kill, (main, number)))
+        coming[-1].start()
+
+    sys.unraisablehook = hook
+    try:
+        yield
+        if any(not timer.finished.is_set() for timer in coming):
+            raise kind
+    finally:
+        sys.unraisablehook = before
+        for timer in coming:
+            timer.cancel()
+            timer.join()
 
 
 def _is_main() -> bool:

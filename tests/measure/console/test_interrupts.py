@@ -1,4 +1,7 @@
-"""Ctrl-C of a whole command: the first interrupts, a repetition of it does not, a later one ends the process."""
+"""Ctrl-C of a whole command: the first interrupts, a repetition of it does not, a later one ends the process.
+
+What comes while a destructor runs, whose exceptions Python drops, interrupts after it.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,13 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from measure.console.interrupts import OutOfTime, Terminated, interruptible, terminable, time_limit
 
 ROOT = Path(__file__).parents[3]
 SCRIPT = """
@@ -43,3 +50,49 @@ def test_ctrl_c_interrupts_once(pause: float, cleanup: float, status: int, last:
     out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (status, "")
     assert ("interrupted\n" + out).splitlines()[-1] == last
+
+
+class Slow:
+    """Does something, and goes on a while, in its destructor."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        self.act = act
+
+    def __del__(self) -> None:
+        self.act()
+        end = time.monotonic() + 0.1
+        while time.monotonic() < end:
+            pass
+
+
+def send(number: int) -> Callable[[], None]:
+    return lambda: os.kill(os.getpid(), number)
+
+
+@contextmanager
+def soon() -> Iterator[None]:
+    with time_limit(time.monotonic() + 0.05):
+        yield
+
+
+@pytest.mark.parametrize(
+    ("kind", "within", "act"),
+    [
+        (OutOfTime, soon, lambda: None),
+        (Terminated, terminable, send(signal.SIGTERM)),
+        (KeyboardInterrupt, interruptible, send(signal.SIGINT)),
+    ],
+)
+def test_what_comes_amid_a_destructor_interrupts_after_it(
+    kind: type[BaseException], within: Callable[[], object], act: Callable[[], object]
+) -> None:
+    def work(seconds: float) -> None:
+        with within():  # type: ignore[attr-defined]
+            Slow(act)
+            time.sleep(seconds)
+
+    hook = sys.unraisablehook
+    for seconds in (0, 30):  # the signal comes again at the end at the latest
+        with pytest.raises(kind):
+            work(seconds)
+    assert sys.unraisablehook is hook
