@@ -24,7 +24,7 @@ from measure.errors import CampaignError, RunError
 if TYPE_CHECKING:
     from instrumenter.building.program_build import Build
 
-_EVERYTHING = "everything"
+_ALL = "all metrics"
 _CLOCK_HZ = 1_000_000_000  # any value: nothing is sampled
 _MOST_PLACES = 3
 
@@ -60,12 +60,13 @@ class Counts:
 @dataclass(frozen=True)
 class CountedRun:
     """``metrics``: in the campaign's order; ``instructions``: of the run, with those of its counters; ``seconds``:
-    duration of the run.
+    duration of the run; ``warnings``: about the program, see `Build`.
     """
 
     metrics: tuple[Counts, ...]
     instructions: int
     seconds: float
+    warnings: tuple[str, ...] = ()
 
 
 def counting_program(
@@ -82,12 +83,12 @@ def counting_program(
     specs, twins = _with_events(counters)
     changes = {
         "software_metrics": specs,
-        "variants": {_EVERYTHING: tuple(specs)},
+        "variants": {_ALL: tuple(specs)},
         "cumulative": None,
         "sampling": campaign.sampling.model_copy(update={"mode": "ideal"}),
     }
     builds = Builds(campaign.model_copy(update=changes), document, _CLOCK_HZ, notify)
-    return builds[_EVERYTHING, 0], twins
+    return builds[_ALL, 0], twins
 
 
 def count_events(
@@ -112,7 +113,7 @@ def count_events(
         )
         for metric, spec in campaign.software_metrics.items()
     )  # fmt: skip
-    return CountedRun(found, instructions, time.perf_counter() - started)
+    return CountedRun(found, instructions, time.perf_counter() - started, tuple(build.warnings))
 
 
 def _with_events(metrics: Mapping[str, MetricSpec]) -> tuple[dict[str, MetricSpec], dict[str, str]]:
@@ -147,7 +148,7 @@ def run_untimed(
     files = VirtualFiles(mapped=mapped, stdin=Path(stdin).read_bytes() if stdin else b"", seed=campaign.seed)
     try:
         with Machine(
-            program, arguments, files=files, seed=campaign.seed, keep_translations=True,
+            program.read_bytes(), arguments, files=files, seed=campaign.seed, keep_translations=True,
             limit_instructions=campaign.limits.instructions,
         ) as machine:  # fmt: skip
             addresses = []

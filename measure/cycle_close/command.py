@@ -25,7 +25,7 @@ from measure.console.interrupts import INTERRUPTED, exit_status
 from measure.console.progress import Status, WorkBar
 from measure.console.tables import print_table
 from measure.cycle_close import results
-from measure.cycle_close.job import Job, bad_ending, check_length, machine_for, program_file
+from measure.cycle_close.job import Job, bad_ending, check_length, failed_after, machine_for, program_file
 from measure.cycle_close.rate_labels import SHORT_LABELS
 from measure.cycle_close.rates import Columns, columns_of, deviations
 from measure.cycle_close.rerun import profile, trace_second_run
@@ -218,15 +218,14 @@ def _simulated_in_full(
 
 
 def _check(job: Job, settings: Settings, traced: Traced) -> None:
-    """Raise `CampaignError` for a trace without any information."""
-    if traced.ending is None:
-        check_length(job, settings.interval_instructions, traced.instructions)
-        if not traced.share(Category.SIMULATED):
-            raise CampaignError(
-                f"{job.program}: none of its {len(traced.columns['phase'])} intervals was simulated, so there is no "
-                "estimate: no phase was predicted before it was over. Expected a shorter --interval, or --roll-back "
-                "or --twice 1, which leave nothing unsampled"
-            )
+    """Raise `CampaignError` for a trace without any information, `RunError` where the program failed that early."""
+    check_length(job, settings.interval_instructions, traced.instructions, traced.ending)
+    if traced.ending is None and not traced.share(Category.SIMULATED):
+        raise CampaignError(
+            f"{job.program}: none of its {len(traced.columns['phase'])} intervals was simulated, so there is no "
+            "estimate: no phase was predicted before it was over. Expected a shorter --interval, or --roll-back "
+            "or --twice 1, which leave nothing unsampled"
+        )
 
 
 def _full(settings: Settings) -> Settings:
@@ -298,6 +297,8 @@ def _print(console: Console, directory: Path, traced: Traced, full: Traced | Non
         for category in (Category.SIMULATED, Category.MATCHED, Category.UNSAMPLED)
     )
     instructions = traced.instructions
+    if traced.ending is not None:
+        console.print(failed_after(instructions), style="red")
     console.print(
         f"{instructions / 1e6:,.1f} M instructions in {len(traced.columns['phase']):,} intervals, "
         f"{traced.phases} phase{'' if traced.phases == 1 else 's'}: {shares}; {traced.seconds:.2f} s, "
@@ -315,8 +316,6 @@ def _print(console: Console, directory: Path, traced: Traced, full: Traced | Non
     console.print("   ".join(f"{what}: {directory / name}" for what, name in files.items()), style="dim")
     if traced.interrupted:
         console.print("Interrupted: the trace ends where the program was interrupted.", style="yellow")
-    if traced.ending is not None:
-        console.print("The program failed: the trace ends there.", style="red")
 
 
 def _print_deviations(console: Console, found: pd.DataFrame) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from emulator.guest_options import Guest, about_hidden_files, own_guest_path
-from measure.errors import CampaignError
+from measure.errors import CampaignError, RunError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -101,24 +101,38 @@ def machine_for(job: Job, elf: Path) -> Machine:
 
 
 def bad_ending(machine: Machine, job: Job) -> str | None:
-    """Why the guest failed, with its last words, and what files of the host it did not see; None if it succeeded or is
-    still running."""
+    """Why the guest failed, with its last words, and what it would have had with other options: files of this machine,
+    standard input; None if it succeeded or is still running."""
     ending = machine.ending
     if ending is None or ending.status == 0:
         return None
     words = machine.files.output(2)[-_LAST_BYTES:].decode("utf-8", "replace").strip()
     reason = ending.message or f"exit status {ending.status}" + (f": {words}" if words else "")
-    hidden = about_hidden_files(machine.files.not_found(), job.arguments)
-    return f"{reason.rstrip('.')}; {hidden}, before PROGRAM" if hidden else reason
+    missed = about_hidden_files(machine.files.not_found(), job.arguments)
+    if not missed and job.stdin is None and machine.files.stdin_was_read:
+        missed = "the program read its standard input, which is empty without `--stdin FILE`"
+    return f"{reason.rstrip('.')}; {missed}, before PROGRAM" if missed else reason
 
 
-def check_length(job: Job, interval_instructions: int, executed: int) -> None:
-    """Raises `CampaignError` when not one interval fits into the ``executed`` instructions of the whole program."""
+def failed_after(executed: int) -> str:
+    """A sentence before the results of a program that failed."""
+    return f"The program failed after {executed:,} instructions; what follows is of the time before."
+
+
+def check_length(job: Job, interval_instructions: int, executed: int, problem: str | None = None) -> None:
+    """Raises an error when not one interval fits into the ``executed`` instructions of the whole program: `RunError`
+    where ``problem`` says why the guest failed, else `CampaignError`."""
     if executed < interval_instructions:
+        if problem is not None:
+            raise RunError(
+                f"{job.program}: {problem}\nIt ended before one interval of {interval_instructions:,} instructions was "
+                f"over, after {executed:,}: there is nothing to show"
+            )
         looked_for = [] if job.guest.root else [own_guest_path(word) for word in job.arguments]
         hidden = about_hidden_files([path for path in looked_for if path not in job.guest.mapped], job.arguments)
+        more = "" if job.stdin is not None else " by its arguments, or by input with --stdin FILE, before PROGRAM"
         raise CampaignError(
             f"--interval: got intervals of {interval_instructions:,} instructions, but {job.program} executes "
             f"{executed:,} in all: expected a shorter interval, {max(1000, executed // 100):,} for about a hundred of "
-            f"them, or more work for the program{f'; {hidden}, before PROGRAM' if hidden else ''}"
+            f"them, or more work for the program{f'; {hidden}, before PROGRAM' if hidden else more}"
         )

@@ -82,7 +82,8 @@ def whole_run_error(actual: pd.DataFrame, estimated: pd.DataFrame, name: str) ->
     def rate(table: pd.DataFrame) -> float:
         if name == ENERGY:
             weights = table["instructions"]
-            return float((table[ENERGY] * weights).sum() / weights.sum())
+            total = float(weights.sum())
+            return float((table[ENERGY] * weights).sum()) / total if total else float("nan")
         above, below, complement = RATES[name]
         total = float(table[below.name.lower()].sum())
         value = float(table[above.name.lower()].sum()) / total if total else float("nan")

@@ -6,7 +6,6 @@ them (`measure.first_campaign.own_functions`).
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -86,38 +85,30 @@ def profile(campaign: Campaign, program: Path) -> Profile:
     from emulator.analyzers.analysis_session import Session
     from emulator.errors import EmulatorError
     from emulator.linux.vfs.files import VirtualFiles
-    from emulator.linux.vfs.open_files import Stream
     from emulator.machine import Machine
     from measure.campaign.plan import program_input
     from measure.targets.emulated import check_ending, explanation
 
     stdin, arguments, mapped = program_input(campaign.program)
-    reads: list[int] = []
-    host = os.open(stdin or os.devnull, os.O_RDONLY)
+    files = VirtualFiles(mapped=mapped, stdin=Path(stdin).read_bytes() if stdin else b"", seed=campaign.seed)
     try:
-        files = VirtualFiles(mapped=mapped, stdin=host, seed=campaign.seed)
-        stream = files.descriptors.file(0)
-        assert isinstance(stream, Stream)
-        stream.before_reading = reads.append
         with Machine(
-            program, arguments, files=files, seed=campaign.seed, keep_translations=True,
+            program.read_bytes(), arguments, files=files, seed=campaign.seed, keep_translations=True,
             limit_instructions=campaign.limits.instructions,
         ) as machine:  # fmt: skip
             counts = _Counts()
             session = Session(machine, [counts])
             session.run()
             session.finish()
-            if not (reads and stdin is None):  # without its input, it may fail for that reason
+            if not (files.stdin_was_read and stdin is None):  # without its input, it may fail for that reason
                 check_ending(machine, files, campaign.program.exit_status)
             executed = dict(zip(counts.pcs.tolist(), counts.counts.tolist(), strict=True))
             functions = _functions(program, executed, campaign.program.directory)
             return Profile(
-                functions, machine.instructions, bool(reads), _last_line(files.output(2)), explanation(files)
+                functions, machine.instructions, files.stdin_was_read, _last_line(files.output(2)), explanation(files)
             )
     except EmulatorError as error:
         raise RunError(str(error)) from error
-    finally:
-        os.close(host)
 
 
 def _last_line(output: bytes) -> str:

@@ -146,7 +146,8 @@ def cycleclose(
     ``samples_per_phase``: more than 0 runs the program twice, phases first; ``validate``: simulate everything, too, and
     tell the deviation; ``settings``: fields of `measure.cycle_close.tracer.Settings`, by default those of the command.
 
-    Writes nothing. Raises `CampaignError` for bad input and `MeasureError` where nothing was executed.
+    Writes nothing. Raises `CampaignError` for bad input, and `MeasureError` where nothing was executed or the program
+    failed before one interval was over; where it failed later, `CycleCloseTrace.ending` says why.
 
     ```python
     import measure
@@ -178,8 +179,7 @@ def cycleclose(
         traced = trace_job(job, elf, config, chosen, None)
         if traced.interrupted:
             raise KeyboardInterrupt
-        if traced.ending is None:
-            check_length(job, interval_instructions, traced.instructions)
+        check_length(job, interval_instructions, traced.instructions, traced.ending)
         deviation = None
         if validate:
             full = trace_job(replace(job, samples=0), elf, config, replace(chosen, everything=True), None)

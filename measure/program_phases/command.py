@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.atomic_files import remove_leftovers
-from measure.cycle_close.job import Job, check_length
+from measure.cycle_close.job import Job, check_length, failed_after
 from measure.errors import CampaignError
 from measure.program_phases.bbv import BasicBlockVectors
 from measure.program_phases.bbv_files import (
@@ -143,6 +143,8 @@ def run_phases(job: Job, machine: Path | None, options: Options, directory: Path
         edges = np.append(0, np.cumsum(vectors.instructions))
         _write_page(directory, about, edges, files, job, machine, vectors=vectors, found=found, table=table,
                     uniform=uniform)  # fmt: skip
+    if made.ending is not None:
+        console.print(failed_after(int(vectors.instructions.sum())), style="red")
     print_phases(console, vectors, found, points, uniform, (vector_seconds, phase_seconds))
     if estimated is not None:
         print_estimates(console, estimated)
@@ -169,8 +171,7 @@ def run_points(
             f"of {options.interval_instructions:,} instructions {job.program} has {len(table)}; "
             "give --interval the length that the points were made with"
         )
-    if ending is None:
-        check_length(job, options.interval_instructions, int(table["end_instructions"].iloc[-1]))
+    check_length(job, options.interval_instructions, int(table["end_instructions"].iloc[-1]), ending)
     estimated = _estimates(job, machine, options, table, points, console)
     write_atomically(directory / "trace.parquet", lambda path: table.to_parquet(path))
     about = _described(job, options.interval_instructions, points) | {"estimates": _plain(estimated)}
@@ -178,6 +179,8 @@ def run_points(
     if options.picture:
         edges = np.append(table["begin_instructions"].to_numpy()[:1], table["end_instructions"])
         _write_page(directory, about, edges, ["trace.parquet"], job, machine, table=table)
+    if ending is not None:
+        console.print(failed_after(int(table["end_instructions"].iloc[-1])), style="red")
     print_estimates(console, estimated)
     _print_place(console, directory, options)
     return ending

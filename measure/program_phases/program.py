@@ -47,8 +47,7 @@ def profile(
         raise CampaignError(str(error)) from None
     if found.vectors.n_intervals == 0:
         raise MeasureError(f"{job.program}: nothing was executed ({problem or 'it ended at once'})")
-    if problem is None:
-        check_length(job, interval_instructions, int(found.ends[-1]))
+    check_length(job, interval_instructions, int(found.ends[-1]), problem)
     table = None
     if machine is not None:
         table = simulate(job, machine, interval_instructions, console, int(found.ends[-1]))[0]

@@ -238,8 +238,9 @@ def check_ending(machine: Machine, files: VirtualFiles, expected: int) -> None:
 
 
 def explanation(files: VirtualFiles) -> str:
-    """What may explain how a program ended: its last words, and the files that it did not find; empty without any."""
-    return _last_words(files) + _not_found(files)
+    """What may explain how a program ended: its last words, the files that it did not find, and those that it was not
+    let change; empty without any."""
+    return _last_words(files) + _not_found(files) + _refused(files)
 
 
 def _last_words(files: VirtualFiles) -> str:
@@ -255,6 +256,17 @@ def _not_found(files: VirtualFiles) -> str:
     """The files that the program looked for last and did not find; which one it needs, it alone knows."""
     paths = files.not_found()[-_MOST_PATHS:]
     return f"\nFiles that it looked for last and that are not there: {', '.join(paths)}" if paths else ""
+
+
+def _refused(files: VirtualFiles) -> str:
+    """The given files that the program tried to change: an output of an earlier run, which its arguments name."""
+    paths = files.refused_writes()[:_MOST_PATHS]
+    return (
+        f"\nGiven files that it tried to change, which it may only read: {', '.join(paths)}. Name an output that does "
+        "not exist here: it is made in memory"
+        if paths
+        else ""
+    )
 
 
 def _addresses(machine: Machine, spec: RunSpec) -> dict[str, int]:

@@ -164,6 +164,15 @@ class VirtualFiles:
         """Paths at which the guest last looked for files in vain, and that do not exist now, in this order."""
         return [path for path in self._not_found if not self.inode_of(path)]
 
+    def refused_writes(self) -> list[str]:
+        """Paths of files given read-only that the guest tried to change, in this order."""
+        return list(self._tmpfs.refused)
+
+    @property
+    def stdin_was_read(self) -> bool:
+        """Whether the guest tried to read its standard input."""
+        return self._stdin.was_read
+
     # Files without a path
 
     def make_pipe(self, flags: int) -> tuple[OpenFile, OpenFile]:
@@ -422,6 +431,8 @@ class VirtualFiles:
             status = partial(FileStatus, kind, 0, self.inodes.number(name))
             flags = os.O_WRONLY if descriptor else os.O_RDONLY
             stream = Stream(name, flags, status, source, terminal, self._budget)
+            if descriptor == 0:
+                self._stdin = stream
             self.descriptors.install(stream, at=descriptor)
 
 

@@ -155,6 +155,7 @@ class Stream(OpenFile):
         self.is_terminal = is_terminal
         self.before_reading: Callable[[int], None] | None = None
         """Called with the host descriptor before each read, which may block for ever."""
+        self.was_read = False
 
     @property
     def prevents_snapshot(self) -> str:
@@ -166,6 +167,7 @@ class Stream(OpenFile):
         return isinstance(self._host, int)
 
     def read(self, n_bytes: int) -> bytes:
+        self.was_read = True
         if isinstance(self._host, int):
             if self.before_reading is not None:
                 self.before_reading(self._host)

@@ -14,6 +14,7 @@ import posixpath
 import stat
 from collections.abc import Collection, Hashable
 from functools import partial
+from typing import NoReturn
 
 from emulator.linux.mm.page_cache import PageCache
 from emulator.linux.vfs.filesystem import BaseFilesystem, Place, Special
@@ -38,6 +39,7 @@ class Tmpfs(BaseFilesystem):
         self._page_cache = page_cache
         self._budget = budget
         self._files: dict[str, MemoryNode] = {}
+        self.refused: dict[str, None] = {}  # paths of given files that the guest tried to change
         self._specials: dict[str, Special] = {}
         self._directories: set[str] = {"/", "/dev", SHARED_MEMORY, *([TEMPORARY] if is_root else [])}
         self._mount_points: set[str] = set()
@@ -54,6 +56,7 @@ class Tmpfs(BaseFilesystem):
         """The same files with other inode numbers and times."""
         other = copy.copy(self)
         other._inodes = inodes
+        other.refused = {}
         return other
 
     # Lookup
@@ -174,7 +177,7 @@ class Tmpfs(BaseFilesystem):
         if node is None:
             node = self._make(path, mode)
         elif changes and node.is_read_only:
-            raise OSError(errno.EROFS, "not writable for the guest")
+            self._refuse(path)
         file = self._open_node(path, node, flags)
         if flags & os.O_TRUNC:
             file.truncate(0)
@@ -291,8 +294,14 @@ class Tmpfs(BaseFilesystem):
             raise OSError(errno.ENOENT, "not written yet")
 
     def _check_writable(self, path: str) -> None:
-        if self._is_read_only(path) or (path not in self._specials and not self._may_create(path)):
+        if self._is_read_only(path):
+            self._refuse(path)
+        if path not in self._specials and not self._may_create(path):
             raise OSError(errno.EROFS, "not writable for the guest")
+
+    def _refuse(self, path: str) -> NoReturn:
+        self.refused[path] = None
+        raise OSError(errno.EROFS, "not writable for the guest")
 
     def _check_parent(self, path: str) -> None:
         if posixpath.dirname(path) not in self._directories:

@@ -125,6 +125,8 @@ def test_a_bad_end_keeps_the_trace_and_says_so(source: Path, tmp_path: Path) -> 
     result = cycleclose("--machine", STRONGARM, "--interval", "20k", "--out", tmp_path, source, "3")
     assert result.exit_code == 1
     assert "exit status 3: no more" in result.output
+    shown = result.stdout.splitlines()
+    assert re.fullmatch(r"The program failed after [\d,]+ instructions; what follows is of the time before\.", shown[0])
     assert len(pd.read_parquet(tmp_path / "trace.parquet")) > 10
     assert json.loads((tmp_path / "summary.json").read_text())["complete"] is False
     assert "The trace ends early" in (tmp_path / "trace.html").read_text()
@@ -205,6 +207,22 @@ def test_an_interval_longer_than_the_program_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+NO_INPUT = """\
+#include <stdio.h>
+int main(void) { if (getchar() == EOF) { fputs("no input\\n", stderr); return 1; } return 0; }
+"""
+
+
+def test_a_program_that_fails_before_an_interval_is_over_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "reads.c").write_text(NO_INPUT)
+    for options in ([], ["--validate"], ["--twice", "1"]):
+        result = cycleclose("--machine", STRONGARM, *options, "--out", tmp_path / "out", tmp_path / "reads.c")
+        assert result.exit_code == 1
+        assert "no input; the program read its standard input, which is empty without `--stdin FILE`" in result.output
+        assert "It ended before one interval of 200,000 instructions was over" in result.output
+        assert not (tmp_path / "out").exists()
+
+
 def test_nothing_sampled_is_refused_with_the_way_out(source: Path, tmp_path: Path) -> None:
     """One interval is over before its phase could be predicted."""
     out = tmp_path / "out"
@@ -221,7 +239,9 @@ def test_nothing_sampled_is_refused_with_the_way_out(source: Path, tmp_path: Pat
 
 
 def test_a_trace_that_ends_badly_before_a_sample_is_drawn(source: Path, tmp_path: Path) -> None:
-    result = cycleclose("--machine", STRONGARM, "--interval", "5M", "--picture", "--out", tmp_path, source, "3")
+    cycleclose("--machine", STRONGARM, "--interval", "20k", "--out", tmp_path, source, "3")
+    most = json.loads((tmp_path / "summary.json").read_text())["instructions"] - 1
+    result = cycleclose("--machine", STRONGARM, "--interval", most, "--picture", "--out", tmp_path, source, "3")
     assert result.exit_code == 1
     assert "exit status 3: no more" in result.output
     assert json.loads((tmp_path / "summary.json").read_text())["estimate"]["cpi"] is None
