@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from common.startup import rest_linear_algebra
 from measure.console.interrupts import Terminated, exit_status, interruptible, terminable
+from measure.console.output import command_console
 from measure.console.scheduler_option import scheduler_option
 from measure.console.settings_option import settings_option
 from measure.cycle_close.cli import check_sampling, cycleclose
@@ -22,9 +23,6 @@ from measure.program_phases.cli import phases
 from measure.two_campaigns.cli import compare
 from measure.verdict_files.options import VerdictOptions, verdict_options
 from measure.watch.cli import watch
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 _RUNS = ("run", "partition", "explain", "check-sampling")  # the commands that make the runs of campaigns
 _KINDS = ["campaign", "sampling-check", "machine", "summary", "verdicts"]
@@ -121,13 +119,13 @@ def run(
             raise click.UsageError(
                 f"{option} makes no runs, so --scheduler means nothing beside it; --workers N is for so many at once"
             )
-        preview(campaign, _console(), dry_run=dry_run, workers=workers, settings=settings)
+        preview(campaign, command_console(), dry_run=dry_run, workers=workers, settings=settings)
         return
     from measure.campaign.run_command import run_campaign
 
     raise SystemExit(
         run_campaign(
-            campaign, out, _console(), workers=workers, scheduler=scheduler, target=target, settings=settings,
+            campaign, out, command_console(), workers=workers, scheduler=scheduler, target=target, settings=settings,
             verdicts=verdicts,
         )
     )  # fmt: skip
@@ -158,7 +156,7 @@ def report(
         raise click.UsageError("--out goes with a campaign file; a directory of results gets its own report")
     if results.is_dir() and settings:
         raise click.UsageError("--set goes with a campaign file; a directory of results has its own settings")
-    raise SystemExit(report_campaign(results, out, _console(), settings, verdicts, open_page=open_page))
+    raise SystemExit(report_campaign(results, out, command_console(), settings, verdicts, open_page=open_page))
 
 
 @main.command(short_help="Print the JSON Schema of a kind of file.")
@@ -281,9 +279,3 @@ def doctor() -> None:
 
 for command in (init, compare, explain, partition, perturb, merge, phases, cycleclose, check_sampling, watch):
     main.add_command(command)
-
-
-def _console() -> Console:
-    from rich.console import Console
-
-    return Console(stderr=False, highlight=False)

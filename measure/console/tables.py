@@ -41,7 +41,7 @@ def print_table(
         table.add_column(wrapped(head, width), justify=side, no_wrap=True, width=width)  # type: ignore[arg-type]
     for row in cells:
         table.add_row(*(wrapped(cell, width) for cell, width in zip(row, widths, strict=True)))
-    console.print(table)
+    console.print(table, soft_wrap=False)
 
 
 def without_middle(text: str, width: int) -> str:

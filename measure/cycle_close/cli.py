@@ -5,17 +5,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from common.startup import starting
 from emulator.guest_options import Guest, guest_options, tell_misplaced_options
+from measure.console.output import command_console
 from measure.console.scheduler_option import scheduler_option
 from measure.console.settings_option import settings_option
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 _PICTURES = (".png", ".svg", ".pdf", ".jpg", ".jpeg")
 
@@ -137,7 +134,7 @@ def cycleclose(
         unsampled, "lines" if by_lines else "queues", references, branches,  # type: ignore[arg-type]
         0.0 if paper else wait_step / 100, roll_back,
     )  # fmt: skip
-    console = _console()
+    console = command_console()
     if machine is None:
         machine = built_in_machine()
         console.print(
@@ -176,7 +173,7 @@ def check_sampling(
     \b
       measure check-sampling configs/campaigns/sampling.yaml
     """
-    console = _console()
+    console = command_console()
     from measure.campaign.executor import execute_plan
     from measure.campaign.store import Store
     from measure.cluster.choice import workers_on
@@ -217,9 +214,3 @@ def check_sampling(
     console.print(f"Report: {directory / 'report.html'}   Summary: {directory / 'summary.json'}", style="dim")
     if outcome.failures:
         raise MeasureError(f"{len(outcome.failures)} runs failed; the report is of the others")
-
-
-def _console() -> Console:
-    from rich.console import Console
-
-    return Console(stderr=False, highlight=False)

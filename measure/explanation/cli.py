@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from measure.console.output import command_console
 from measure.console.scheduler_option import scheduler_option
 
 
@@ -41,8 +42,6 @@ def explain(
       measure explain results/quickstart
       measure explain results/quickstart --variant heavy --pairs 10
     """
-    from rich.console import Console
-
     from measure.explanation.command import run_explain
 
-    run_explain(results, Console(highlight=False), variants, pairs, minutes, workers, scheduler)
+    run_explain(results, command_console(), variants, pairs, minutes, workers, scheduler)

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from measure.console.output import command_console
+
 
 @click.command(short_help="Write a first campaign for a program of yours.")
 @click.argument("program", metavar="PROGRAM.c|PROGRAM.cpp|DIR", type=click.Path(path_type=Path))
@@ -58,7 +60,6 @@ def init(
       measure init words.cpp --flags "-O2 -std=c++20" -- input.txt
       measure init ../mine --binary src/mine -- input.txt
     """
-    from rich.console import Console
 
     from common.quantities import parse_count
     from measure.first_campaign.command import Request, write_first_campaign
@@ -70,4 +71,4 @@ def init(
     request = Request(
         program, arguments, machine, out, stdin, files, flags, build, binary, exit_status, limit_instructions, force
     )
-    write_first_campaign(request, Console(highlight=False))
+    write_first_campaign(request, command_console())

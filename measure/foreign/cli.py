@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from measure.console.output import command_console
 from measure.verdict_files.options import VerdictOptions, verdict_options
 
 if TYPE_CHECKING:
@@ -95,14 +96,12 @@ def perturb(
     high-level JSON and LIKWID's timelines. The statistics, verdicts and report are those of `measure run`; nothing
     is emulated. Each trace needs 20 records or more. Leaves DIR/summary.json and DIR/report.html.
     """
-    from rich.console import Console
-
     from measure.foreign.command import run_perturb
     from measure.foreign.compare import Levels
 
     chosen = tuple(name.strip() for name in (metrics or "").split(",") if name.strip())
     status = run_perturb(
         baseline, runs, out, Levels(delta, alpha, seed, align, order), metrics=chosen, format=format_,
-        console=Console(stderr=False, highlight=False), verdicts=verdicts,
+        console=command_console(), verdicts=verdicts,
     )  # fmt: skip
     raise SystemExit(status)

@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from measure.console.output import command_console
+
 
 @click.command(short_help="Merge runs into one trace with every metric.")
 @click.argument("directories", metavar="DIR...", nargs=-1, required=True, type=click.Path(path_type=Path))
@@ -49,8 +51,6 @@ def merge(directories: tuple[Path, ...], out: Path | None, kind: Any, baseline: 
       measure merge results/mine-partition-1 results/mine-partition-2 \\
         --out mine.parquet
     """
-    from rich.console import Console
-
     from measure.merging.command import load_all, print_merged
     from measure.merging.export import format_of, write_merged
     from measure.merging.merge_runs import merge_runs
@@ -74,6 +74,6 @@ def merge(directories: tuple[Path, ...], out: Path | None, kind: Any, baseline: 
     write_merged(merged, path, chosen, results.clock_hz)
     warnings = (*results.warnings, *results.differing(alignment))
     write_text_atomically(page_path, render_page(merged, directories, path, warnings))
-    console = Console(highlight=False)
+    console = command_console()
     print_merged(console, merged, warnings)
     console.print(f"Merged trace: {path}   Page: {page_path}", style="dim")

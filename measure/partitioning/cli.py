@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from measure.console.output import command_console
 from measure.console.scheduler_option import scheduler_option
 from measure.console.settings_option import settings_option
 
@@ -72,8 +73,6 @@ def partition(
     measured by too few runs to decide are in it, and marked. The same command continues. Leaves DIR/partition.yaml
     (the campaign by that partition), partition.json and partition.html.
     """
-    from rich.console import Console
-
     from measure.partitioning.command import Request, run_partition
 
     request = Request(
@@ -81,5 +80,5 @@ def partition(
         accept=accept, counters=counters, shared=tuple(filter(None, shared.split(","))), workers=workers,
         scheduler=scheduler, memory=memory, target=target, settings=settings,
     )  # fmt: skip
-    if status := run_partition(request, Console(highlight=False)):
+    if status := run_partition(request, command_console()):
         raise SystemExit(status)

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from emulator.guest_options import Guest, guest_options, tell_misplaced_options
+from measure.console.output import command_console
 from measure.console.settings_option import settings_option
 
 _EPILOG = """\b
@@ -94,7 +95,6 @@ def phases(context: click.Context, program: Path, arguments: tuple[str, ...], ma
     Leaves DIR/NAME.bb, .simpoints, .weights and .labels in SimPoint's formats, phases.html, phases.png and
     summary.json; with --machine trace.parquet and homogeneity.csv, too.
     """
-    from rich.console import Console
 
     from common.quantities import parse_count, parse_interval
     from measure.cycle_close.job import Job
@@ -127,7 +127,7 @@ def phases(context: click.Context, program: Path, arguments: tuple[str, ...], ma
     seed = 1 if options.seed is None else options.seed
     job = Job(program, arguments, machine or Path(), stdin, seed, guest=guest, settings=settings)
     directory = out or Path("results") / f"phases-{program.name.split('.')[0]}"
-    console = Console(stderr=False, highlight=False)
+    console = command_console()
     if points is not None and weights is not None:
         if machine is None:
             raise click.UsageError("--points needs --machine M.yaml: the machine to simulate the points on")

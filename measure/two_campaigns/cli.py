@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from measure.console.output import command_console
 from measure.verdict_files.options import VerdictOptions, verdict_options
 
 
@@ -36,8 +37,6 @@ def compare(
     \b
       measure compare results/before results/after
     """
-    from rich.console import Console
-
     from measure.two_campaigns.command import run_compare
 
-    raise SystemExit(run_compare(before, after, out, Console(highlight=False), verdicts, delta=delta, alpha=alpha))
+    raise SystemExit(run_compare(before, after, out, command_console(), verdicts, delta=delta, alpha=alpha))
