@@ -129,7 +129,7 @@ def _script(generated: Generated, flags: list[str], toolchain: Toolchain) -> str
 
 
 def _report(spec: InstrumentSpec, generated: Generated, out: Path) -> None:
-    from instrumenter.building.openmp import is_notice
+    from instrumenter.building.program_notices import is_notice
 
     for warning in generated.warnings:
         if not is_notice(warning):  # which the preprocessor has told

@@ -10,6 +10,7 @@ from instrumenter.building.failed_make import MISSING_HEADER, failed_tests, may_
 from instrumenter.building.makefile_switches import word_without
 from instrumenter.building.undeclared_names import undeclared_names
 from instrumenter.errors import BuildFailure
+from instrumenter.find.languages import is_cplusplus
 
 # What compilers, linkers and cmake print; not "parse error: " of a program that is tested, nor -Werror.
 _ERROR = re.compile(
@@ -95,6 +96,11 @@ _SWITCH_ADVICE = (
     "It needs {missing}, which is not there: only the C and C++ libraries and the project's own files are. A makefile "
     "of the project seems to have a variable that leaves it out: `{without}`"
 )
+_REFUSED_SOURCE = re.compile(r"^(?P<source>[^\s:]+):\d+:\d+: error: ", re.M)
+_REFUSED_ADVICE = (
+    "The compiler is clang, by default for C17 and C++17. Where the source is of an older standard, name that: "
+    "`{command}`. What clang refuses in every standard must be changed in a copy of the project"
+)
 _DECLARATIONS = "-D__BEGIN_DECLS= -D__END_DECLS="
 _MOST_PROGRAMS = 6  # in a message
 _CMAKE_BUILD = re.compile(r"(?<!\S)cmake --build \S+")
@@ -148,7 +154,7 @@ def _advice_on(output: str, target: str, command: str, linked: Sequence[str], tr
         "make_no_manual": with_make_words(command, "MAKEINFO=true HELP2MAN=true"),
         "make_target": with_make_words(command, "TARGET"),
         "only_build": _only_build(command, linked, output),
-        "with_declarations": f"`{_with_flags(command, _DECLARATIONS)}`",
+        "with_declarations": f"`{with_flags(command, _DECLARATIONS)}`",
     }
     known = [
         advice.format(**words, **found.groupdict())
@@ -161,7 +167,7 @@ def _advice_on(output: str, target: str, command: str, linked: Sequence[str], tr
         known.append(f"Libraries that are not part of the project are not there. To do without this one: `{without}`")
     undeclared = undeclared_names(output)
     if undeclared:
-        remedy = _with_flags(command, undeclared.flags, undeclared.languages)
+        remedy = with_flags(command, undeclared.flags, undeclared.languages)
         known.append(f"{undeclared.explanation()}: `{remedy}`")
     glibc = [found["header"] for found in _OF_GLIBC.finditer(output)]
     absent = [found for symptom in _MISSING for found in symptom.finditer(output) if found["missing"] not in glibc]
@@ -178,6 +184,10 @@ def _advice_on(output: str, target: str, command: str, linked: Sequence[str], tr
         known = [words["only_build"]]
     if known:
         return "\n".join(known)
+    refused = _REFUSED_SOURCE.search(output)
+    if refused:
+        name, standard = ("CXX", "gnu++98") if is_cplusplus(refused["source"]) else ("CC", "gnu89")
+        return _REFUSED_ADVICE.format(command=with_flags(command, f"-std={standard}", [name]))
     host = "" if "--host" in command else f" a configure script needs --host={target}, and"
     return (
         f"It ran in a copy of the project, with CC=instrument-cc in the environment;{host} libraries that are not part "
@@ -230,7 +240,7 @@ def _started(program: str) -> re.Pattern[str]:
     return re.compile(rf"^(?:\./|\S*/)?{re.escape(PurePath(program).name)}(?: |:|$)", re.M)
 
 
-def _with_flags(command: str, flags: str, compilers: Sequence[str] = ("CC",)) -> str:
+def with_flags(command: str, flags: str, compilers: Sequence[str] = ("CC",)) -> str:
     """The build command with more flags for ``compilers`` (CC, CXX), whatever the makefile calls its own flags."""
     if re.search(r"(?<!\S)cmake (?!--)", command):
         names = {"CC": "CMAKE_C_FLAGS", "CXX": "CMAKE_CXX_FLAGS"}

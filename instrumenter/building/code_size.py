@@ -8,6 +8,16 @@ from instrumenter.building.elf_symbols import symbols_of
 from instrumenter.building.relink import PADDING
 
 
+def has_code(object_file: Path) -> bool:
+    """Whether an object file has a byte of code: assembler for another machine often leaves none."""
+    from elftools.elf.constants import SH_FLAGS
+    from elftools.elf.elffile import ELFFile
+
+    with object_file.open("rb") as file:
+        sections = ELFFile(file).iter_sections()
+        return any(one["sh_size"] and one["sh_flags"] & SH_FLAGS.SHF_EXECINSTR for one in sections)
+
+
 def code_size(elf_path: Path) -> tuple[int, int]:
     """Bytes of code of a program, and the number of RISC-V instructions in its functions (0 for other machines).
 

@@ -111,7 +111,7 @@ class Build:
     ``counters``: location of each metric's counter; ``sites``: number of its sites in the source; ``places``: by
     metric, ``file:line`` to the number of its sites there;
     ``text_bytes``, ``static_instructions``: see `code_size`; the C library is included;
-    ``warnings``: events that the counters may miss, and that OpenMP is left out;
+    ``warnings``: events that the counters may miss, and how the program was compiled;
     ``relinkable``: `instrumenter.building.relink.relinked` can link it in other orders;
     ``seconds``: time that it took to build, nan if unknown.
     """

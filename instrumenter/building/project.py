@@ -37,6 +37,7 @@ from instrumenter.building.program_build import (
     load_build,
     write_facts,
 )
+from instrumenter.building.program_notices import optimisation_notices
 from instrumenter.building.project_tree import (
     build_environment,
     copy_tree,
@@ -186,8 +187,8 @@ class ProjectRecipe:
             if tree.is_whole():
                 tree.mark_used()  # so that it stays until `_keep` has linked
             else:
-                what = f" for {about}" if about else ""
-                counting = f", counting {len(spec.metrics)} metrics" if spec.metrics and not about else ""
+                what, n = f" for {about}" if about else "", len(spec.metrics)
+                counting = f", counting {n} metric{'' if n == 1 else 's'}" if n else ""
                 notify(f"Building the project{what} by its own command{counting}: {self.project.command}")
                 tree.make(spec, notify)
             tree.check_binary(spec.target)
@@ -232,7 +233,7 @@ def _without_program(directory: Path, command: str) -> ProjectRecipe:
 @functools.cache
 def _wrapper_digest() -> str:
     here = Path(__file__).parent
-    names = ("project.py", "project_tree.py", "made_programs.py", "openmp.py")
+    names = ("project.py", "project_tree.py", "made_programs.py", "openmp.py", "program_notices.py")
     return source_digest([PACKAGE / "wrapper", HEADERS, *(here / name for name in names)])
 
 
@@ -387,8 +388,8 @@ class _Tree:
     def check_counts(
         self, spec: WrapperSpec, program: Path
     ) -> tuple[dict[str, int], dict[str, dict[str, int]], list[str]]:
-        """Sites and places of each metric in the program, events that counters may miss, and that OpenMP is left out.
-        Raises `SpecError`."""
+        """Sites and places of each metric in the program, events that counters may miss, and notices about how it was
+        compiled. Raises `SpecError`."""
         entries = read_listing(self._listing)
         notices = openmp_notices(entries, machine_of(spec.target))
         if not spec.metrics:
@@ -417,6 +418,7 @@ class _Tree:
                 f"'{self.project.binary}' has no symbol {SYMBOL}: the build strips it; leave out strip and `install -s`"
             )
         warnings = [warning for each in units if each["instrumented"] for warning in each["warnings"]]
+        notices += optimisation_notices(units, self.project.command)
         return sites, places, list(dict.fromkeys([*notices, *warnings, *left_out]))
 
     def _explain(

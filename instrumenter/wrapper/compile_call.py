@@ -21,6 +21,7 @@ from common import compiler_cache
 from common.atomic_files import is_replaced, move_file, workspace
 from common.file_cache import cache_directory
 from common.source_digest import source_digest
+from instrumenter.building.code_size import has_code
 from instrumenter.building.generated_sources import add_places
 from instrumenter.building.openmp import NOTICE
 from instrumenter.building.program_build import NULL_CONTROL_SOURCE, RUNTIME, RUNTIME_FLAGS, padding_source
@@ -131,7 +132,7 @@ class Wrapper:
             self._compile_with_counters(source, made, stage, words, dependencies) if counted else (None, False)
         )
         status = 0 if is_made else self._call(arguments, {made: source.words[0]})
-        if status == 0 and entry is not None:
+        if status == 0 and entry is not None and (not entry.get("no_c") or stage == "-S" or has_code(made)):
             self._write_entry(entry)
         return status
 
@@ -149,7 +150,7 @@ class Wrapper:
         cplusplus = is_cplusplus_source(source)
         if source.kind is Kind.OTHER_SOURCE and not cplusplus:
             reason = f"{source.language}: only C and C++ are instrumented"
-            return {**entry, "instrumented": False, "reason": reason}, False
+            return {**entry, "instrumented": False, "no_c": True, "reason": reason}, False
         try:
             text = self.preprocessed(source, dependencies)
             rewritten = rewrite(

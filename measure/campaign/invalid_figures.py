@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from instrumenter.building.openmp import is_notice
+from instrumenter.building.program_notices import is_notice
 from measure.campaign.controls import Controls
 from measure.campaign.executor import Outcome
 from measure.campaign.plan import Plan
@@ -10,8 +10,8 @@ from measure.host.disturbances import forks, multiplexed
 
 
 def invalid_figures(plan: Plan, outcome: Outcome, controls: Controls | None) -> tuple[str, ...]:
-    """Sentences, the gravest first: events that no record has, OpenMP that was left out, counts that are too low, and
-    controls that failed."""
+    """Sentences, the gravest first: events that no record has, how the program was compiled, counts that are too low,
+    and controls that failed."""
     sentences: list[str] = []
     if plan.campaign.host is not None:
         sentences += forks(outcome.runs)

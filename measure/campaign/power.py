@@ -117,6 +117,8 @@ def plan_text(campaign: Campaign, alpha: float, spread: Spread, variants: Sequen
     runs += f", {extra} of the null control" if extra else ""
     runs += f", {noise} for the sources of noise" if noise else ""
     how = f"in {campaign.pairs} pairs" if campaign.pairs else "unpaired"
+    if campaign.paired and not campaign.pairs and variants:
+        how += f" (pairs need `baselines` and `replicates` of {FEWEST_PAIRS} or more)"
     if campaign.pairs and (alone := campaign.replicates - campaign.baselines) > 0:
         how += (
             f" (replicates without a baseline to be paired with, {alone} of each variant, are in no verdict: "

@@ -38,7 +38,7 @@ def print_result(console: Console, data: ReportData, results: str = "") -> None:
 
 
 def _worst(variant: VariantReport) -> list[Pair]:
-    """The pairs that changed most within a run, as a table shows them."""
+    """The pairs of the gravest verdict within a run, of these the ones that changed most, as a table shows them."""
     return [pair for pair in variant.inner.pairs if np.isfinite(pair.delta_z)][:_WORST]
 
 
@@ -92,7 +92,7 @@ def _print_worst(console: Console, variant: VariantReport, pairs: Sequence[Pair]
         for pair in pairs
     ]  # fmt: skip
     headings = ("pair", "rho\nbefore", "rho\nafter", "change\nof z", "p (all\npairs)", "verdict")
-    title = escape(f"{variant.name}: pairs that changed most within a run")
+    title = escape(f"{variant.name}: pairs within a run, the gravest verdict and the largest change first")
     print_table(console, title, headings, rows, right=range(1, 5))
 
 

@@ -15,7 +15,6 @@ from measure.first_campaign.trial_run import SHORTEST_RECORD_CYCLES, Trial
 from measure.perturbation.uninformative_metrics import TIED, MetricFinding
 
 _WIDTH = 110  # of a line
-_INSTRUCTIONS_OF_A_COUNT = 4  # address, load, add and store of a counter, where nothing was measured
 
 
 def draft_text(name: str, program: Mapping[str, Any], machine: str, limit_instructions: int | None = None) -> str:
@@ -131,12 +130,12 @@ def _software(trial: Trial, choice: Choice) -> list[str]:
         "software_metrics:",
     ]
     for one in counters:
-        share = f"{_percent(100 * one.function.share)} of all instructions, most in line {one.function.hottest}"
+        share = f"{percent(100 * one.function.share)} of all instructions, most in line {one.function.hottest}"
         events = one.counts.events
-        added = 100 * (cost or _INSTRUCTIONS_OF_A_COUNT) * events / trial.instructions
+        added = choice.added_percent(one, trial.instructions)
         lines += [
             f"  # {one.function.name}, {one.function.place}: {share}",
-            f"  {one.name}: {_spec(one.spec)}  # {events:,} events; adds about {_percent(added)} of the instructions",
+            f"  {one.name}: {_spec(one.spec)}  # {events:,} events; adds about {percent(added)} of the instructions",
         ]
     lines += _about_steady(choice.steady, choice.left_out)
     costliest = max(counters, key=lambda one: one.counts.events)
@@ -160,7 +159,7 @@ def _spec(spec: MetricSpec) -> str:
     return _flow(spec.model_dump(exclude_none=True, exclude_defaults=True))
 
 
-def _percent(value: float) -> str:
+def percent(value: float) -> str:
     """Two digits, and never a power of ten: ``0.38%``, ``12%``, ``240%``."""
     return f"{value:.0f}%" if value >= 10 else f"{value:.2g}%" if value >= 0.001 else "less than 0.001%"
 

@@ -15,6 +15,7 @@ from rich.markup import escape
 
 from common.yaml_document import YamlDocument
 from instrumenter.building.program_build import Build
+from instrumenter.building.program_notices import is_notice
 from instrumenter.errors import InstrumenterError
 from measure.built_in.machine import NAME, built_in_machine
 from measure.campaign.builds import Builds
@@ -23,7 +24,7 @@ from measure.campaign.campaign_model import Campaign
 from measure.campaign.run_types import BASELINE
 from measure.console.progress import Status
 from measure.errors import CampaignError, RunError
-from measure.first_campaign.campaign_text import campaign_text, draft_text
+from measure.first_campaign.campaign_text import campaign_text, draft_text, percent
 from measure.first_campaign.profile import profile
 from measure.first_campaign.program_keys import (
     build_commands,
@@ -42,6 +43,7 @@ from measure.result_files import check_file_place, write_text_atomically
 
 Result = TypeVar("Result")
 _MOST_PARENTS = 3  # directories above a source that may have the project's build
+_HEAVY_PERCENT = 5.0  # added instructions of a counter
 _MOST_FILES_TOLD = 6  # in a message
 _UNDEFINED = re.compile(r"undefined symbol: ([^\n]*[^\s])")
 _AT_LIMIT = re.compile(r"did not end within [\d,]+ instructions")
@@ -191,8 +193,9 @@ def _link_advice(message: str, missing: list[str], sources: Sequence[Path]) -> s
         return f"{message}\nThe program has no function main: give the file that has it, or the whole directory"
     if missing and sources:
         return (
-            f"{message}\nNo source file beside it defines {', '.join(missing)}. The C library has the mathematical and "
-            "the thread functions; other libraries must be part of the program: give a directory with their sources"
+            f"{message}\nNo other source file beside it seems to define {', '.join(missing)}. The C library has the "
+            "mathematical and the thread functions; other libraries must be part of the program: give a directory with "
+            f"their sources{_project_of(sources)}"
         )
     return message
 
@@ -202,7 +205,7 @@ def _project_of(sources: Sequence[Path]) -> str:
     for directory in list(sources[0].resolve().parents)[:_MOST_PARENTS]:
         if build_commands(directory):
             near = os.path.relpath(directory)
-            return f"\nIts project has a build of its own, which knows them: measure init {shlex.quote(near)}"
+            return f"\nIts project has a build of its own, which knows what it needs: measure init {shlex.quote(near)}"
     return ""
 
 
@@ -258,42 +261,17 @@ def tell_written(console: Console, place: Path, trial: Trial, choice: Choice, la
     metrics = ", ".join(one.name for one in choice.counters)
     counted = f"software metrics {metrics}" if metrics else "no software metrics: name some in the file"
     console.print(escape(f"{place}: records: about {records:,} in a run; {counted}."))
-    if last_words:
+    added = {one.name: choice.added_percent(one, trial.instructions) for one in choice.counters}
+    heavy = [f"{name} about {percent(value)}" for name, value in added.items() if value >= _HEAVY_PERCENT]
+    if heavy:
         console.print(
             escape(
-                f"! The program succeeded, and wrote to standard error: {last_words}\nIf that is an error, the "
-                "campaign measures the error: give the arguments, input or files that it needs, and --force."
-            ),
-            style="yellow",
+                f"Counters that add many instructions, and so are likely to perturb: {', '.join(heavy)}. The file says "
+                "how a second run counts without them."
+            )
         )
-    if trial.steady:
-        console.print(
-            escape(
-                f"! {', '.join(one.brief for one in trial.steady)}: too few metrics vary from record to record in this "
-                "program, so verdicts will say little. Give it input that makes it do different things, or take "
-                "records of another length."
-            ),
-            style="yellow",
-        )
-    if choice.steady:
-        console.print(
-            escape(
-                f"! {', '.join(one.brief for one in choice.steady)}: no counter of the program's functions varies more "
-                "from record to record. Give it input that makes it do different things, or name other events to count."
-            ),
-            style="yellow",
-        )
-    elif len(choice.counters) == 1 and choice.left_out:
-        n = len(choice.left_out)
-        others = "1 other counter hardly varies" if n == 1 else f"{n} other counters hardly vary"
-        console.print(
-            escape(
-                f"! {others} from record to record: left out (named in {place}). With one software metric there is "
-                "nothing to divide over runs: give the program input that makes it do different things, or name events "
-                "to count."
-            ),
-            style="yellow",
-        )
+    for warning in _warnings(place, trial, choice, last_words):
+        console.print(escape(f"! {warning}"), style="yellow")
     steps = (
         ("--counts ", "how often each software metric fires"),
         ("--dry-run ", "what the campaign costs, and what it can find"),
@@ -301,3 +279,32 @@ def tell_written(console: Console, place: Path, trial: Trial, choice: Choice, la
     )
     for options, about in steps:
         console.print(escape(f"  measure run {options}{place}".ljust(44) + f"  # {about}"), soft_wrap=True)
+
+
+def _warnings(place: Path, trial: Trial, choice: Choice, last_words: str) -> list[str]:
+    """What may make the campaign say little or another thing than is wanted; arguments as for `tell_written`."""
+    found = [f"{notice}." for notice in choice.warnings if is_notice(notice)]
+    if last_words:
+        found.append(
+            f"The program succeeded, and wrote to standard error: {last_words}\nIf that is an error, the campaign "
+            "measures the error: give the arguments, input or files that it needs, and --force."
+        )
+    if trial.steady:
+        found.append(
+            f"{', '.join(one.brief for one in trial.steady)}: too few metrics vary from record to record in this "
+            "program, so verdicts will say little. Give it input that makes it do different things, or take records of "
+            "another length."
+        )
+    if choice.steady:
+        found.append(
+            f"{', '.join(one.brief for one in choice.steady)}: no counter of the program's functions varies more from "
+            "record to record. Give it input that makes it do different things, or name other events to count."
+        )
+    elif len(choice.counters) == 1 and choice.left_out:
+        n = len(choice.left_out)
+        others = "1 other counter hardly varies" if n == 1 else f"{n} other counters hardly vary"
+        found.append(
+            f"{others} from record to record: left out (named in {place}). With one software metric there is nothing "
+            "to divide over runs: give the program input that makes it do different things, or name events to count."
+        )
+    return found

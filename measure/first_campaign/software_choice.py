@@ -20,6 +20,7 @@ from measure.perturbation.uninformative_metrics import MetricFinding
 MOST_FUNCTIONS, MOST_LOOPS = 3, 2
 FEWEST_EVENTS = 100
 _SMALLEST_SHARE = 0.01
+_INSTRUCTIONS_OF_A_COUNT = 4  # address, load, add and store of a counter, where nothing was measured
 _CANDIDATES = 8
 _OPERATOR = re.compile(r"^operator(\W+)$")
 _OPERATORS = {
@@ -59,12 +60,19 @@ class Choice:
     """``counters``: the chosen ones; ``left_out``: what was found about candidates that vary too little from record to
     record; ``steady``: findings about chosen counters that vary as little, where no
     counter varies more; ``instructions_an_event``: that the counters of all candidates added together, None if they
-    added none, as where the compiler made shorter code around them."""
+    added none, as where the compiler made shorter code around them; ``warnings``: about the program with them, see
+    `Build`."""
 
     counters: tuple[ChosenCounter, ...] = ()
     left_out: tuple[MetricFinding, ...] = ()
     steady: tuple[MetricFinding, ...] = ()
     instructions_an_event: float | None = None
+    warnings: tuple[str, ...] = ()
+
+    def added_percent(self, counter: ChosenCounter, instructions: int) -> float:
+        """About how many instructions ``counter`` adds, in percent of the ``instructions`` of the plain program."""
+        an_event = self.instructions_an_event or _INSTRUCTIONS_OF_A_COUNT
+        return 100 * an_event * counter.counts.events / instructions
 
 
 @dataclass(frozen=True)
@@ -74,6 +82,7 @@ class _Counted:
     counters: list[ChosenCounter]
     poor: dict[str, MetricFinding]
     instructions_an_event: float | None = None
+    warnings: tuple[str, ...] = ()
 
 
 def choose_counters(
@@ -101,11 +110,12 @@ def choose_counters(
     for group in (hot, others):
         chosen = _hottest([one for one in found if one.function in group and one.name not in poor])
         if chosen:
-            return Choice(tuple(chosen), left_out, instructions_an_event=cost)
+            return Choice(tuple(chosen), left_out, instructions_an_event=cost, warnings=counted.warnings)
     of_hot = [one for one in found if one.function in hot] or found
     least_tied = _hottest(sorted(of_hot, key=lambda one: poor[one.name].share))
     steady = tuple(poor[one.name] for one in least_tied)
-    return Choice(tuple(least_tied), tuple(one for one in left_out if one not in steady), steady, cost)
+    varying = tuple(one for one in left_out if one not in steady)
+    return Choice(tuple(least_tied), varying, steady, cost, counted.warnings)
 
 
 def _hottest(counters: Sequence[ChosenCounter]) -> list[ChosenCounter]:
@@ -154,9 +164,8 @@ def _count(
         poor = counter_findings(draft, counting_program(draft, document)[0], every_cycles) if found else {}
         events = sum(one.events for one in counts.metrics)
         cost = (counts.instructions - instructions) / events if events else 0.0
-        return _Counted(
-            found, {one.name: poor[one.name] for one in found if one.name in poor}, cost if cost > 0 else None
-        )
+        of_found = {one.name: poor[one.name] for one in found if one.name in poor}
+        return _Counted(found, of_found, cost if cost > 0 else None, counts.warnings)
     return _Counted([], {})
 
 

@@ -154,6 +154,16 @@ def test_an_error_of_configure_gives_the_option_that_it_names() -> None:
         assert "do without" not in advice(given, NO_ZLIB)
 
 
+@pytest.mark.parametrize(
+    ("source", "remedy"),
+    [("core/Main.cc", 'make CC=$CC CXX="$CXX -std=gnu++98"'), ("a.c", 'make CC="$CC -std=gnu89" CXX=$CXX')],
+)
+def test_a_source_that_the_compiler_refuses_may_be_of_an_older_standard(source: str, remedy: str) -> None:
+    said = advice("make CC=$CC CXX=$CXX", f"{source}:9:43: error: invalid suffix on literal\n")
+    assert said.startswith("The compiler is clang, by default for C17 and C++17.")
+    assert f"`{remedy}`" in said
+
+
 def test_a_host_that_was_given_is_not_asked_for() -> None:
     assert "needs --host" in advice("./configure && make", "configure: error: no\n")
     assert "needs --host" not in advice("./configure --host=$HOST && make", "configure: error: no\n")

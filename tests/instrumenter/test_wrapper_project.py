@@ -33,7 +33,7 @@ pytestmark = [
 FILES = {
     "Makefile": """\
 CFLAGS = -O0 -Wall -Ilib -Ibuild -MMD
-OBJECTS = app/main.o app/start.o app/plus.o
+OBJECTS = app/main.o app/start.o app/plus.o app/other.o
 build/app: $(OBJECTS) build/libcore.a
 \t$(CC) -s -o $@ $(OBJECTS) -Lbuild -lcore -lm
 build/libcore.a:
@@ -106,6 +106,7 @@ int main(void)
 """,
     "app/plus.cpp": 'extern "C" int plus(int a, int b) { return a + b; }\n',
     "app/start.S": ".globl start_value\nstart_value:\n\tli a0, 5\n\tret\n",
+    "app/other.S": "#ifdef __x86_64__\n.globl fast\nfast:\n\tret\n#endif\n",
     "app/native.c": "int main(void) { return 0; }\n",
     "app/unused.c": "int unused(int n) { return n; }\n",
     "times.sh": 'echo "#define TIMES 7"\n',
@@ -194,7 +195,11 @@ def test_counts_are_those_of_the_sources_and_of_probes(directory: Path) -> None:
     assert build.sites == {
         "helpers": 2, "steps": 1, "work": 1, "loops": 1, "large": 1, "allocations": 1, "rounds": 1,
     }  # fmt: skip
-    assert build.warnings == ("app/start.S: not instrumented: assembler: only C and C++ are instrumented",)
+    assert build.warnings == (
+        "Compiled without optimisation (-O0 in the flags): app/main.c, lib/two words.c, lib/work.c. An optimised "
+        "program spends its time elsewhere; to measure that, give the build command flags with -O2",
+        "app/start.S: not instrumented: assembler: only C and C++ are instrumented",  # other.S leaves no code
+    )
     assert {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()} == before
     assert counts_of_sources(directory) == (EXPECTED, EXPECTED)
 

@@ -208,5 +208,5 @@ def test_the_build_of_each_variant_is_named_and_numbered(folder: Path) -> None:
     builds.make([(BASELINE, 0), ("all", 0)])
     assert [text for text in said if text.startswith("Building the project")] == [
         "Building the project for the plain program (1 of 2) by its own command: make CC=$CC program",
-        "Building the project for all (2 of 2) by its own command: make CC=$CC program",
+        "Building the project for all (2 of 2) by its own command, counting 1 metric: make CC=$CC program",
     ]

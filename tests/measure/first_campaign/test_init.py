@@ -90,16 +90,23 @@ def test_the_file_says_what_the_program_does(folder: Path) -> None:
 
 
 def test_one_software_metric_that_is_left_of_many_is_told() -> None:
-    def told(n_left_out: int) -> str:
-        choice = Choice((SimpleNamespace(name="walk_entries"),), (SimpleNamespace(),) * n_left_out)  # type: ignore[arg-type]
+    def told(n_left_out: int, events: int = 100, warnings: tuple[str, ...] = ()) -> str:
+        counter: Any = SimpleNamespace(name="walk_entries", counts=SimpleNamespace(events=events))
+        left_out: Any = (SimpleNamespace(),) * n_left_out
+        choice = Choice((counter,), left_out, instructions_an_event=3, warnings=warnings)
         out = io.StringIO()
-        trial: Any = SimpleNamespace(cycles=1000, every_cycles=10, steady=())
+        trial: Any = SimpleNamespace(cycles=1000, every_cycles=10, steady=(), instructions=10_000)
         tell_written(Console(file=out, width=100), Path("cmark.yaml"), trial, choice, "")
         return " ".join(out.getvalue().split())
 
     assert "! 16 other counters hardly vary from record to record" in told(16)
     assert "! 1 other counter hardly varies from record to record" in told(1)
     assert "hardly" not in told(0)
+    assert "likely to perturb" not in told(0)
+    assert "so are likely to perturb: walk_entries about 30%. The file says how a second run" in told(0, 1000)
+    not_optimised = "Compiled without optimisation (no -O in the flags): a.c"
+    assert f"! {not_optimised}." in told(0, warnings=(not_optimised, "x.S: not instrumented"))
+    assert "x.S" not in told(0, warnings=("x.S: not instrumented",))
 
 
 @pytest.mark.slow
@@ -279,12 +286,17 @@ def test_what_cannot_become_a_campaign_is_told(folder: Path) -> None:
     told = failed("polite.c", "--", "missing.txt")
     assert "or a loop around it; its last words on stdout: cannot open it Files that it looked for last and" in told
     assert told.rstrip().endswith("that are not there: /missing.txt")
+    (folder / "writes.c").write_text(
+        '#include <stdio.h>\nint main(int n, char **a) { remove(a[1]); return !fopen(a[1], "w"); }\n'
+    )
+    told = failed("writes.c", "--", "a.txt")  # its output of an earlier run
+    assert "Given files that it tried to change, which it may only read: /a.txt. Name an output that does" in told
     (folder / "part" / "src").mkdir(parents=True)
     (folder / "part" / "Makefile").write_text("all:\n")
     (folder / "part" / "src" / "one.c").write_text('#include "config.h"\nint main(void) { return 0; }\n')
     told = failed("part/src/one.c")
     assert "'config.h' file not found" in told
-    assert told.rstrip().endswith("Its project has a build of its own, which knows them: measure init part")
+    assert told.rstrip().endswith("Its project has a build of its own, which knows what it needs: measure init part")
     (folder / "stops.c").write_text(
         '#include <stdio.h>\n#include <stdlib.h>\nint main(void) { fputs("no luck\\n", stderr); abort(); }\n'
     )
@@ -292,7 +304,7 @@ def test_what_cannot_become_a_campaign_is_told(folder: Path) -> None:
     (folder / "gap.c").write_text("int far(int); int main(void) { return far(1); }\n")
     told = failed("gap.c")
     assert "undefined symbol: far" in told
-    assert "No source file beside it defines far." in told
+    assert "No other source file beside it seems to define far." in told
     (folder / "wrong.c").write_text("int main(void) { return x; }\n")
     assert "wrong.c:1: use of undeclared identifier 'x'" in failed("wrong.c")
     (folder / "empty").mkdir()

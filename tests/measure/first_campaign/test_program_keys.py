@@ -143,8 +143,24 @@ def test_the_program_named_as_the_directory_is_taken_whatever_its_version(
     monkeypatch.setattr("instrumenter.building.project.linked_programs", lambda *_: made)
     (tmp_path / name).mkdir()
     (tmp_path / name / "makefile").touch()
-    keys = program_keys(tmp_path / name, None, None, tmp_path, lambda text: None)
+    said: list[str] = []
+    keys = program_keys(tmp_path / name, None, None, tmp_path, said.append)
     assert keys == {"build": "make -j$(nproc) CC=$CC", "directory": name, "binary": "build/src/demo"}
+    assert said == ["Measures build/src/demo; --binary takes another that it links: build/test/demo_test"]
+
+
+def test_a_makefile_that_fails_may_be_built_for_one_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def linked(_: Path, command: str, notify: object) -> list[str]:
+        raise build_failure(command, "failed", "view.c:1:10: fatal error: 'SDL.h' file not found\n", "log", "r", (), _)
+
+    monkeypatch.setattr("instrumenter.building.project.linked_programs", linked)
+    (tmp_path / "demo").mkdir()
+    (tmp_path / "demo/Makefile").touch()
+    with pytest.raises(CampaignError, match="not be measured: --binary PATH builds only the one at PATH"):
+        program_keys(tmp_path / "demo", None, None, tmp_path, lambda text: None)
+    with pytest.raises(CampaignError) as caught:
+        program_keys(tmp_path / "demo", None, "src/app", tmp_path, lambda text: None)
+    assert "--binary" not in str(caught.value)
 
 
 def test_a_makefile_that_needs_its_order_is_built_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
