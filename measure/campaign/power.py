@@ -133,6 +133,7 @@ def plan_text(campaign: Campaign, alpha: float, spread: Spread, variants: Sequen
         share = f" (its share of {alpha:g} among {n_shares} comparisons)" if n_shares > 1 else ""
         return f"{runs}, compared {how}: too few for any p below {alpha / n_shares:.3g}{share}."
     return (
-        f"{runs}, compared {how}. A change of z of {change:.2f} (delta is {campaign.delta:g}) is found in "
-        f"{POWER:.0%} of such campaigns where differences spread by {spread.difference:.2f} ({source})."
+        f"{runs}, compared {how}. A change of z of {change:.2f} is significant, and one of "
+        f"{change + campaign.delta:.2f} called perturbed (beyond delta, {campaign.delta:g}), in {POWER:.0%} of such "
+        f"campaigns where differences spread by {spread.difference:.2f} ({source})."
     )

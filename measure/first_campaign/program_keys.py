@@ -18,7 +18,7 @@ from typing import Any
 from common.cplusplus_symbols import shortened
 from emulator.guest_options import guest_and_host, own_guest_path
 from instrumenter.building.project_tree import TOOL_NAMES, TOOLS
-from instrumenter.errors import BuildFailure, InstrumenterError, SourceError
+from instrumenter.errors import BuildFailure, InstrumenterError, SourceError, ToolchainError
 from instrumenter.find.languages import is_cplusplus
 from measure.campaign.build_notices import PendingBuild, waiting
 from measure.campaign.campaign_file import files_at
@@ -324,7 +324,10 @@ def _working_build(
     measure, if it is known. Raises `CampaignError` with the last failure if none does."""
     from instrumenter.building.build_advice import OTHER_COMPILER, first_error, with_make_words
     from instrumenter.building.project import build_outputs, linked_programs
+    from instrumenter.building.toolchain import Toolchain
 
+    with contextlib.suppress(ToolchainError):  # which the first build tells of
+        Toolchain(notify=notify).prepare()  # before it says that it builds
     left = list(commands)
     while True:
         command = left.pop(0)

@@ -235,9 +235,10 @@ def test_pairs_that_are_alike_find_less_change_and_few_runs_find_none(tmp_path: 
     ) in plan_text(more, 0.05, Spread(0.1, 40), ["light", "heavy"])
     few = campaign.model_copy(update={"baselines": 4, "replicates": 4})
     # 70 ways to share out 8 runs allow p-values from 0.014 on.
-    assert "compared unpaired: too few for any p below 0.0125 (its share of 0.05 among 4 comparisons)." in plan_text(
-        few, 0.05, Spread(0.1, 40), ["light", "heavy"]
-    )
+    assert (
+        "compared unpaired (pairs need `baselines` and `replicates` of 6 or more): too few for any p below 0.0125 (its "
+        "share of 0.05 among 4 comparisons)."
+    ) in plan_text(few, 0.05, Spread(0.1, 40), ["light", "heavy"])
 
 
 def test_a_plan_without_variants_compares_nothing(tmp_path: Path) -> None:
