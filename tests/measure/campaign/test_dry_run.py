@@ -20,6 +20,7 @@ from measure.cli import main
 from measure.errors import CampaignError, RunError
 from measure.targets.emulated import PartTiming, time_part
 from tests.measure.demo_program import PROGRAM, SMALL_CAMPAIGN
+from tests.measure.shown_tables import widest_row
 
 CAMPAIGN = f"{SMALL_CAMPAIGN}variance_runs: 2\n"
 QUIET = Console(quiet=True)
@@ -119,7 +120,7 @@ def test_everything_is_told_and_no_result_is_left(path: Path, monkeypatch: pytes
     monkeypatch.setenv("COLUMNS", "80")
     result = CliRunner().invoke(main, ["run", "--dry-run", "c.yaml"])
     assert result.exit_code == 0, result.output
-    assert max(len(line) for line in result.output.splitlines() if line.startswith(("│", "┃"))) <= 80
+    assert widest_row(result.output) <= 80
     told = " ".join(re.sub("[│\n]", " ", result.output).split())
     assert "runs 46 runs: 10 baselines, 10 of each of 2 variants, 10 of the null control, 6 for the sources" in told
     assert re.search(

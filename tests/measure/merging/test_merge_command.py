@@ -15,6 +15,7 @@ from measure.cli import _Commands
 from measure.merging.cli import merge
 from measure.merging.command import load_results
 from tests.measure.report.page_structure import csv_in, figures_without_caption_or_data, problems
+from tests.measure.shown_tables import widest_row
 
 ROOT = Path(__file__).parents[3]
 CAMPAIGN = f"""\
@@ -154,7 +155,7 @@ def test_groups_that_perturb_are_avoided_and_otherwise_warned_of(
         return measure(results)
 
     shown = judged("perturbed", "equivalent").output
-    assert max(len(line) for line in shown.splitlines() if line.startswith(("│", "┃"))) <= 80
+    assert widest_row(shown) <= 80
     for metric, verdict in (("rounds", "perturbed"), ("calls", "equivalent"), ("PAPI_TOT_INS", "baseline/0")):
         assert any(metric in row.split() and verdict in row.split() for row in rows_of(shown))
     words = " ".join(shown.split())

@@ -21,6 +21,7 @@ from measure.two_campaigns.comparison import CampaignsCompared, SideVerdicts, Va
 from measure.two_campaigns.design_facts import different_programs, differing_facts
 from tests.measure.demo_program import CAMPAIGN, PROGRAM
 from tests.measure.report.page_structure import csv_in
+from tests.measure.shown_tables import widest_row
 
 ROOT = Path(__file__).parents[3]
 
@@ -138,7 +139,10 @@ def measure(*arguments: object) -> Result:
 
 
 @pytest.mark.slow
-def test_a_variant_that_ceases_to_perturb_is_shown_by_a_test(results: Path, tmp_path: Path) -> None:
+def test_a_variant_that_ceases_to_perturb_is_shown_by_a_test(
+    results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     result = measure("compare", results / "first", results / "same", "--out", tmp_path)
     assert result.exit_code == 0, result.output
     found = json.loads((tmp_path / "compare.json").read_text())
@@ -159,7 +163,7 @@ def test_a_variant_that_ceases_to_perturb_is_shown_by_a_test(results: Path, tmp_
     told = " ".join(result.output.split())
     assert "PAPI_TOT_INS across runs" in told
     assert "heavy: perturbed before, equivalent after; the instrumentation changes relations otherwise" in told
-    assert max(map(len, result.output.splitlines())) <= 80
+    assert widest_row(result.output) <= 80
     page = (tmp_path / "compare.html").read_text()
     assert "Null hypothesis: the instrumentation changes the relation of the two metrics, or of a metric" in page
     assert '<th scope="row">variants.heavy</th>' in page
