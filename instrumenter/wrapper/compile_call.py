@@ -186,10 +186,12 @@ class Wrapper:
         return out.decode("utf-8", "surrogateescape")
 
     def _relative_to_root(self, places: Mapping[str, int]) -> dict[str, int]:
-        """The places relative to the project's root, if there is one, instead of the copy that is built."""
+        """The places relative to the project's root, if there is one, instead of the copy that is built, and
+        without ``//`` and ``/./``."""
         root = f"{self.spec.root}/" if self.spec.root else ""
         relative: dict[str, int] = {}
-        add_places(relative, {place.removeprefix(root).removeprefix("./"): n for place, n in places.items()})
+        for place, number in places.items():
+            add_places(relative, {os.path.normpath(place).removeprefix(root): number})
         return relative
 
     def _compile_counted(self, text: str, name: str, made: Path, stage: str, cplusplus: bool) -> str | None:
