@@ -55,6 +55,15 @@ class Budget:
         return self.measuring_ends - min(_COMPARING_SECONDS, _COMPARING_SHARE * self.seconds)
 
     @property
+    def comparing_ends(self) -> float | None:
+        """The moment at which comparing runs must end; None without a limit. A machine that has become busier moves
+        `measuring_ends`: half of the time that was kept for comparing is left even so."""
+        if self.seconds is None or self.measuring_ends is None:
+            return None
+        kept = min(_COMPARING_SECONDS, _COMPARING_SHARE * self.seconds)
+        return min(max(self.measuring_ends, self._clock() + kept / 2), self._begun + self.seconds)
+
+    @property
     def elapsed_seconds(self) -> float:
         """The time since the limit began."""
         return self._clock() - self._begun

@@ -6,7 +6,7 @@ import math
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -125,8 +125,12 @@ def search_partition(request: Request, console: Console, spent_seconds: float = 
         session = setup.search(budget)
     found = session.result()
     failed = found.is_empty and bool(found.stopped) and not session.exit_status
-    shortfall = setup.shortfall(budget) if failed else ""
-    time_needed = setup.time_needed(found, budget) if found.stopped and not failed else ""
+    shortfall, time_needed, minutes = "", "", request.minutes
+    if failed:
+        shortfall, minutes = setup.shortfall(budget)
+    elif found.stopped:
+        time_needed, minutes = setup.time_needed(found, budget)
+    request = replace(request, minutes=minutes)  # for the next time
     outcome = _outcome(found, campaign, settings, hardware, setup.runs_made, shortfall, time_needed)
     write_text_atomically(directory / "partition.json", summary_text(outcome))
     files = write_campaigns(outcome, campaign, document, directory)
@@ -254,14 +258,14 @@ class _SearchSetup:
             search.judge_unfinished,
         )  # fmt: skip
 
-    def shortfall(self, budget: Budget) -> str:
-        """Why ``budget`` was too short to measure anything, and how long it must be."""
+    def shortfall(self, budget: Budget) -> tuple[str, float | None]:
+        """Why ``budget`` was too short to measure anything, and how many minutes it must be, as far as is known."""
         begun = [oracle for oracle in self._oracles if oracle.running_seconds]
         if not begun:
             return (
                 f"No group was measured in {budget.name}: building the programs took all of it. What was built is kept;"
                 f" `measure run {shown_path(str(self._request.campaign))} --dry-run` says how long the runs take."
-            )
+            ), self._request.minutes
         runs, seconds, at_least = begun[0].first_runs()
         before = max(0.0, budget.elapsed_seconds - begun[0].running_seconds)
         minutes = math.ceil((before + seconds / (1 - VALIDATION_SHARE)) / 60) + 1
@@ -272,14 +276,15 @@ class _SearchSetup:
             f"that. The baselines and the first runs of all metrics together are {runs} runs and take "
             f"{'at least' if at_least else 'about'} {clock_text(seconds)}, their validation on fresh runs as long "
             f"again: give --minutes {minutes}{' or more' if at_least else ''}. Runs that ended are kept."
-        )
+        ), minutes
 
-    def time_needed(self, found: SessionResult, budget: Budget) -> str:
-        """How long the metrics need that are in no good group; empty without a time limit, such metrics or any run."""
+    def time_needed(self, found: SessionResult, budget: Budget) -> tuple[str, float | None]:
+        """How long the metrics need that are in no good group, and the minutes to go on with; no text without a time
+        limit, such metrics or any run."""
         alone = (metric for group in found.tested if len(group) == 1 for metric in group)
         left = len(found.progress.best.uncovered.difference(alone))
         if budget.seconds is None or not left or not self.runs_made:
-            return ""
+            return "", self._request.minutes
         tested = [verdict.runs for verdict in found.tested.values()] or [self._settings.looks[0]]
         runs = math.ceil(left * sum(tested) / len(tested))
         seconds = self._oracles[0].seconds_of(left, runs, self._at_once)
@@ -292,7 +297,7 @@ class _SearchSetup:
             f"{metrics} in no good group, and not tested alone. That takes about {runs} runs, {clock_text(seconds)}, "
             f"if these are tested like others, and fresh runs up to {clock_text(fresh_seconds)}: --minutes {minutes} "
             "goes on from here."
-        )
+        ), minutes
 
 
 def _outcome(

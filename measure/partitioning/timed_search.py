@@ -143,12 +143,13 @@ class Session:
                 self._changed()
                 limit.set(self._search_ends(oracles, search))
         except OutOfTime:
-            if self._budget.is_over():
+            if search.reported.groups and self._budget.is_over():
                 raise
             self._stopped = self._budget.name
-        limit.set(self._budget.measuring_ends)
+        compares = self._stopped and not search.reported.groups
+        limit.set(self._budget.comparing_ends if compares else self._budget.measuring_ends)
         self._progress = search.conclude(stage)
-        if self._stopped and not search.reported.groups:
+        if compares:
             self._activity = "comparing the runs that were made"
             self._changed()
             oracles.judge_unfinished(self._unfinished)

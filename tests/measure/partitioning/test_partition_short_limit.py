@@ -43,9 +43,11 @@ EVERYTHING = frozenset({0, 1})
 
 
 class SlowMachine:
-    """Makes runs at once, in the time of a clock that each run advances; ends at a moment of it, as the timer does."""
+    """Makes runs at once, in the time of a clock that each run advances; ends at a moment of it, as the timer does.
+    From then on it is as busy as ``load_at_end`` says."""
 
-    def __init__(self, ends_at_seconds: float = float("inf")) -> None:
+    def __init__(self, ends_at_seconds: float = float("inf"), load_at_end: float = 0.0) -> None:
+        self.load, self.load_at_end = 0.0, load_at_end
         self.now = self.begun = time.monotonic()
         self.ends_at = self.begun + ends_at_seconds
         self.made: list[RunSpec] = []
@@ -57,6 +59,7 @@ class SlowMachine:
         for key, spec in missing:
             self.now = min(self.now + RUN_SECONDS, self.ends_at)
             if self.now >= self.ends_at:
+                self.load = self.load_at_end
                 raise OutOfTime
             run = executor.make_run(spec)
             if isinstance(run, str):
@@ -80,7 +83,7 @@ def use(machine: SlowMachine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(oracle, "time", SimpleNamespace(perf_counter=lambda: machine.now))
 
     def budget(seconds: float | None, spent_seconds: float) -> Budget:
-        return Budget(seconds, lambda: machine.now, load=lambda: 0.0)
+        return Budget(seconds, lambda: machine.now, load=lambda: machine.load)
 
     monkeypatch.setattr(command, "Budget", budget)
 
@@ -94,10 +97,11 @@ def result_of(folder: Path) -> dict:
     return json.loads((folder / "out" / "partition.json").read_text())
 
 
+@pytest.mark.parametrize("load_at_end", [0.0, 100.0])
 def test_a_limit_that_ends_among_the_baselines_leaves_a_group_that_was_measured(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch, load_at_end: float
 ) -> None:
-    machine = SlowMachine(ends_at_seconds=7.5 * RUN_SECONDS)
+    machine = SlowMachine(7.5 * RUN_SECONDS, load_at_end)
     use(machine, monkeypatch)
     ended = run(folder, "--minutes", "40")
     assert ended.exit_code == 0, ended.output
@@ -140,6 +144,8 @@ def test_a_limit_without_a_group_run_tells_how_long_it_must_be(folder: Path, mon
     assert told in " ".join(ended.output.split())
     found = result_of(folder)
     assert found["shortfall"] == told
+    assert "  measure partition " in ended.output
+    assert "--minutes 346 " in ended.output.splitlines()[-1]
     assert [one["status"] for one in found["groups"]] == ["not tested"] * 2
     assert list(yaml.safe_load((folder / "out" / "partition.yaml").read_text())["variants"]) == ["group1", "group2"]
     assert "give --minutes 346" in (folder / "out" / "partition.html").read_text()
@@ -241,3 +247,17 @@ def test_time_to_compare_is_kept() -> None:
     assert Budget(240.0, lambda: 100.0, load=lambda: 0.0).comparing_begins == 100 + 240 - 10 - 24
     assert Budget(3600.0, lambda: 0.0, load=lambda: 0.0).comparing_begins == 3600 - 10 - 30
     assert Budget(None).comparing_begins is None
+    assert Budget(None).comparing_ends is None
+
+
+def test_what_was_measured_is_compared_also_where_the_machine_has_become_busy() -> None:
+    now, load = 0.0, 0.0
+    budget = Budget(180.0, lambda: now, load=lambda: load)
+    now = budget.comparing_begins or 0.0
+    assert now == 180 - 10 - 18
+    assert budget.comparing_ends == budget.measuring_ends == 170
+    load = 4.0  # writing takes longer: the time for measuring would be over
+    assert budget.is_over()
+    assert budget.comparing_ends == now + 9
+    now = 178.0
+    assert budget.comparing_ends == 180
