@@ -204,6 +204,12 @@ def print_counts(counted: CountedRun, campaign: Campaign, document: YamlDocument
     for variant, metrics in sets.items():
         total = sum(by_metric[metric] for metric in metrics)
         console.print(f"- {escape(variant)}: {total:,} events a run", highlight=False)
+    if alone := [metric for metric in by_metric if not any(metric in metrics for metrics in sets.values())]:
+        console.print(
+            f"! In no variant, so that no run collects {'it' if len(alone) == 1 else 'them'}: "
+            f"{escape(', '.join(alone))} ({escape(document.where('variants'))}).",
+            style="yellow", highlight=False,
+        )  # fmt: skip
 
 
 def _short(place: str) -> str:

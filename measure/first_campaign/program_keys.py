@@ -312,7 +312,11 @@ def _proposals(command: str, binary: str | None) -> list[str]:
     """``command``, and others to try: one that makes only ``binary``, if it is known; the same with one file after the
     other, since some makefiles do not say what must be made first; and with the compilers under the names of this
     machine's, for makefiles that call these without a variable."""
-    only = [f"{command} {shlex.quote(binary)}"] if binary and command.startswith("make ") else []
+    only = []
+    if binary and command.startswith("make "):
+        only = [f"{command} {shlex.quote(binary)}"]
+    elif binary and "&& cmake --build" in command:
+        only = [f"{command} --target {shlex.quote(Path(binary).name)}"]
     at_once = [*only, command]
     return list(dict.fromkeys([*at_once, *(one.replace(_AT_ONCE, "") for one in at_once), f"{_AS_NAMED} {command}"]))
 

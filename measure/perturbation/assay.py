@@ -66,7 +66,7 @@ def not_assessable(found: Assay, how: Comparison, metrics: Sequence[str], delta:
             chance, own = np.nanmean(misplaced), np.nanmean(aligned)
             reasons.append(
                 f"{name} is as alike between runs that do not correspond (z {chance:.2f} where a baseline runs "
-                f"backwards, {own:.2f} as it is; a loss of at least {loss:.2f} is shown): a misalignment would not be "
+                f"backwards, {own:.2f} as it is, and losses from {loss:.2f} on are shown): a misalignment would not be "
                 "seen"
             )
         else:

@@ -34,11 +34,17 @@ def findings(result: Perturbation, *, identical: bool, smallest_p: float) -> tup
         sentences.extend(_undecided(result, smallest_p))
     elif result.verdict == "equivalent":
         equivalent = result.of("equivalent")
-        every = "Every change" if len(equivalent) == len(result.pairs) else "Every change that can be assessed"
-        sentences.append(
-            f"{every} is shown to be within {result.delta:g} in z: the widest interval reaches "
-            f"{max(_reach(pair, result) for pair in equivalent):.3f}."
-        )
+        assessed = "" if len(equivalent) == len(result.pairs) else " that can be assessed"
+        if result.kind == "inner":
+            sentences.append(
+                f"Every change{assessed} is shown to be within {result.delta:g} in z: the widest interval reaches "
+                f"{max(_reach(pair, result) for pair in equivalent):.3f}."
+            )
+        else:
+            sentences.append(
+                f"No metric{assessed} is less alike across runs by {result.delta:g} in z or more; the lowest interval "
+                f"begins at {min(pair.ci[0] for pair in equivalent):+.3f}. To be more alike is no perturbation."
+            )
     sentences.extend(_not_assessable(result))
     if result.verdict != "perturbed" and (detectable := _detectable(result)):
         sentences.append(

@@ -33,7 +33,8 @@ class MetricFinding:
 
     ``problem``: *no events* (0 in every record of every run), *constant* (one value in every record of every run),
     *tied* (see `TIED`); ``share``: fraction of records with a run's most frequent value, mean over the runs of the
-    group where it is largest; ``runs``: number of runs examined; ``records``: in all of them; ``events``: their sum.
+    group where it is largest; ``runs``: number of runs examined; ``records``: in all of them; ``events``: their sum;
+    ``varies_elsewhere``: whether other variants, or the baselines, have not this problem.
     """
 
     metric: str
@@ -44,6 +45,7 @@ class MetricFinding:
     runs: int
     records: int
     events: float
+    varies_elsewhere: bool = False
 
     @property
     def rank(self) -> int:
@@ -55,6 +57,9 @@ class MetricFinding:
         """The finding as a sentence."""
         where = f"in {self.runs} run{'' if self.runs == 1 else 's'} of {', '.join(self.variants)}"
         what = f"{self.metric} ({self.kind} metric)"
+        if self.undefines:
+            state = "counted no event" if self.problem == "no events" else "is constant"
+            return f"{what} {state} {where}, but not in the others: its correlations are undefined there, a change."
         if self.problem == "no events":
             return f"{what} counted no event {where}: no verdict says anything about it."
         if self.problem == "constant":
@@ -63,6 +68,11 @@ class MetricFinding:
             f"{what} holds one value in {self._percent} of the records {where} (tied: more than {TIED:.0%}): its "
             "correlations rest on the others."
         )
+
+    @property
+    def undefines(self) -> bool:
+        """Whether the metric's correlations are undefined in some runs only, so that they changed."""
+        return self.varies_elsewhere and self.kind == "hardware" and self.problem != "tied"
 
     @property
     def brief(self) -> str:
@@ -100,7 +110,7 @@ def metric_findings(
                 MetricFinding(
                     metric, kind, problem, tuple(group for group, _, _ in groups),
                     max(share for _, share, _ in groups), len(concerned), sum(map(len, concerned)),
-                    float(sum(values.sum() for values in concerned)),
+                    float(sum(values.sum() for values in concerned)), len(groups) < len(tables),
                 )
             )  # fmt: skip
     return sorted(found, key=lambda one: one.rank)
@@ -118,7 +128,7 @@ def caveat(findings: Sequence[MetricFinding]) -> str:
         ("involves", ("tied",), "hardware"),
         ("collects", ("no events", "constant", "tied"), "software"),
     ):
-        names = [one.brief for one in findings if one.problem in problems and one.kind == kind]
+        names = [one.brief for one in findings if one.problem in problems and one.kind == kind and not one.undefines]
         if names:
             parts.append(f"{verb} {', '.join(names)}")
     return f"it {' and '.join(parts)}" if parts else ""

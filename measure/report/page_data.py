@@ -67,7 +67,7 @@ def pair_rows(data: ReportData, most: int) -> list[dict[str, Any]]:
         {
             "variant": variant.name, "relation": RELATIONS[kind], "pair": pair, "name": pair_name(pair),
             "words": pair_in_words(pair, getattr(variant, kind).level), "p": p_number(pair.p_adjusted),
-            "interval": _interval(*pair.simultaneous),
+            "own_interval": _interval(*pair.ci), "interval": _interval(*pair.simultaneous),
         }
         for variant in data.variants
         for kind in _kinds(variant)

@@ -23,7 +23,8 @@ const ORDERS = {
   before: ["rho before", "rho before", (a, b) => (b.before ?? -9) - (a.before ?? -9)],
   after: ["rho after", "rho after", (a, b) => (b.after ?? -9) - (a.after ?? -9)],
   change: ["size of the change", "change of z", (a, b) => Math.abs(b.change ?? 0) - Math.abs(a.change ?? 0)],
-  interval: ["lower end of the interval", "interval (all pairs)", (a, b) => (b.allLow ?? -9) - (a.allLow ?? -9)],
+  own: ["lower end of the interval of this pair", "interval (this pair)", (a, b) => (b.low ?? -9) - (a.low ?? -9)],
+  interval: ["lower end of the interval of all pairs", "interval (all pairs)", (a, b) => (b.allLow ?? -9) - (a.allLow ?? -9)],
   p: ["p", "p (all pairs)", (a, b) => (a.p ?? 9) - (b.p ?? 9)],
 };
 const signed = (value) => value === null ? "–" : `${value >= 0 ? "+" : ""}${value.toFixed(3)}`;
@@ -59,7 +60,7 @@ function showRows() {
     return `<tr class="${row.verdict.replace(" ", "-")}"${current}><th scope="row"><a href="${escapeText(row.address)}">` +
       `${escapeText(row.name)}</a></th><td class="text">${escapeText(row.variant.name)}</td><td class="text">` +
       `${escapeText(DATA.relations[row.kind])}</td><td class="verdict">${DATA.words[row.word]}</td><td>${plain(row.before)}` +
-      `</td><td>${plain(row.after)}</td><td>${signed(row.change)}</td><td>${intervalText(row.allLow, row.allHigh)}</td>` +
+      `</td><td>${plain(row.after)}</td><td>${signed(row.change)}</td><td>${intervalText(row.low, row.high)}</td><td>${intervalText(row.allLow, row.allHigh)}</td>` +
       `<td>${pText(row.p)}</td></tr>`;
   }).join("");
   labelCells($("pairs").parentElement);

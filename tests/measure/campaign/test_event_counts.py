@@ -90,6 +90,11 @@ def test_what_never_fires_is_said_first_and_all_fits(folder: Path, monkeypatch: 
     assert "demo.c:12 (2" in told
     assert "- light: 4 events a run" in told
     assert "- heavy: 24 events a run" in told
+    assert f"! In no variant, so that no run collects them: nothing, heap ({folder}/c.yaml:12)." in told
+    every = measure(
+        "run", "--counts", folder / "c.yaml", "--set", "variants={all: [nothing, heap, entries, sum, calls, loops]}"
+    )
+    assert "In no variant" not in every.output
     assert sorted(path.name for path in folder.iterdir()) == ["c.yaml", "demo.c", "numbers.txt"]
     assert measure("run", "--counts", folder / "c.yaml", "--out", folder / "out").exit_code == 2
 

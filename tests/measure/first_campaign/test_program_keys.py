@@ -303,6 +303,14 @@ def test_the_program_that_is_named_is_made_alone_if_that_works(tmp_path: Path, m
     ]  # fmt: skip
 
 
+def test_cmake_builds_the_program_that_is_named_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("instrumenter.building.project.linked_programs", lambda _, command, notify: ["build/a/app"])
+    (tmp_path / "demo").mkdir()
+    (tmp_path / "demo/CMakeLists.txt").touch()
+    keys = program_keys(tmp_path / "demo", None, "build/a/app", tmp_path, lambda text: None)
+    assert keys["build"].endswith(" && cmake --build build -j$(nproc) --target app")
+
+
 @pytest.mark.parametrize(("files", "said"), [
     (["configure.ac", "src/app.c"], "--build 'autoreconf -fi && ./configure --host=$HOST && make -j$(nproc)'"),
     (["meson.build", "src/Makefile"], "--build 'meson setup build && ninja -C build'"),

@@ -280,3 +280,17 @@ def test_p_values_are_formatted_in_one_place() -> None:
             assert not re.search(r"[^_a-z]p [=<] \{", text), path
             assert "p_adjusted:." not in text, path
             assert "p_value:." not in text, path
+
+
+def test_a_metric_that_is_constant_in_some_runs_only_has_changed() -> None:
+    varying, constant = np.arange(40.0).reshape(20, 2), np.ones((20, 2))
+    one, other = metric_findings({"baseline": [varying], "light": [constant]}, ("A", "B"), "hardware")
+    for found in (one, other):
+        assert found.text.endswith(
+            "in 1 run of light, but not in the others: its correlations are undefined there, a change."
+        )
+        assert "no verdict" not in found.text
+    assert caveat([one, other]) == ""  # the verdict does not leave them out
+    (everywhere, _) = metric_findings({"baseline": [constant], "light": [constant]}, ("A", "B"), "hardware")
+    assert "no verdict says anything about it" in everywhere.text
+    assert caveat([everywhere]).startswith("it leaves out A")

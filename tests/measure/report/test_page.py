@@ -129,7 +129,8 @@ def test_runs_of_each_variant_are_numbered_from_one(data: ReportData) -> None:
 
 
 def test_columns_say_what_intervals_and_alignments_they_have(page: str, data: ReportData) -> None:
-    assert '<th scope="col">interval (all pairs)</th>' in page  # the one that verdicts are made by
+    for which in ("this pair", "all pairs"):  # *equivalent* is decided by the one, *perturbed* by the other
+        assert f'<th scope="col">interval ({which})</th>' in page
     rows = {(row["variant"], row["relation"], row["name"]): row["interval"] for row in pair_rows(data, 10_000)}
     for variant in data.variants:
         worst = variant.inner.pairs[0]
