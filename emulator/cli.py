@@ -186,13 +186,17 @@ def _session(machine: Machine, names: tuple[str, ...], selection: str | None, pa
     import shlex
 
     from emulator.analyzers.analysis_session import Session
+    from emulator.analyzers.event_selection import Selection
     from emulator.analyzers.registry import make
 
     made = []
     for text in names:
         name, *options = shlex.split(text)
         made.append(make(name, options, selection or ""))
-    return Session(machine, made, paused)
+    session = Session(machine, made, paused)
+    if selection:
+        session.ranges_of(Selection.parse(selection))  # some analyzers look its names up only at their end
+    return session
 
 
 def _place(text: str, hint: str) -> int | str | None:

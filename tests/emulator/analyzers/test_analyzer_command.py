@@ -52,6 +52,7 @@ def test_the_list() -> None:
         (("--analyzer", "caches", "--select", "clas=load"), "got 'clas=load', expected KEY=VALUE,VALUE"),
         (("--select", "class=load"), "got it without --analyzer, expected both: see --list-analyzers"),
         (("--analyzer", "mix", "--from", "mian"), "it has no function 'mian'; did you mean main"),
+        (("--analyzer", "mix", "--select", "symbol=wakl"), "it has no function 'wakl'; did you mean walk"),
         (("--analyzer", "mix", "--until", "0x"), "expected a function, an address such as 0x10400"),
     ],
 )
