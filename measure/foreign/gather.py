@@ -30,7 +30,7 @@ class Gathered:
 
     ``metrics``: those of every trace, in the first baseline's order; ``baselines``: (n_i, m) each; ``variants``:
     name to its runs; ``baseline_traces``, ``variant_traces``: the same as read, with all metrics; ``warnings``:
-    sentences.
+    sentences; ``lacking``: those on metrics that every baseline has, and some run has not.
     """
 
     metrics: tuple[str, ...]
@@ -39,6 +39,7 @@ class Gathered:
     baseline_traces: tuple[ForeignTrace, ...]
     variant_traces: dict[str, tuple[ForeignTrace, ...]]
     warnings: tuple[str, ...]
+    lacking: tuple[str, ...] = ()
 
     @property
     def traces(self) -> tuple[ForeignTrace, ...]:
@@ -126,7 +127,8 @@ def gather_traces(
     after = {name: tuple(traces) for name, traces in runs.items()}
     everything = (*before, *(trace for traces in after.values() for trace in traces))
     warnings: dict[str, None] = {}
-    common = _common(before, after, metrics, warnings)
+    lacking: list[str] = []
+    common = _common(before, after, metrics, warnings, lacking)
     _check_units(everything, common)
     _warn_of_multiplexing(everything, common, warnings)
     _warn_of_interval_lengths(everything, warnings)
@@ -141,6 +143,7 @@ def gather_traces(
         before,
         after,
         tuple(warnings),
+        tuple(lacking),
     )
 
 
@@ -154,8 +157,10 @@ def _common(
     after: dict[str, tuple[ForeignTrace, ...]],
     asked: Sequence[str],
     warnings: dict[str, None],
+    dropped: list[str],
 ) -> tuple[str, ...]:
-    """The metrics measured in every trace; adds a warning for each metric that is left out."""
+    """The metrics measured in every trace; adds a sentence for each metric that is left out: to ``dropped`` if every
+    baseline has it, as a column that has another name in the runs, else to ``warnings``."""
     everything = (*before, *(trace for traces in after.values() for trace in traces))
     have = {id(trace): set(measured(trace)) for trace in everything}
     every = set.intersection(*have.values())
@@ -170,11 +175,17 @@ def _common(
     union = dict.fromkeys(metric for trace in everything for metric in measured(trace))
     if not asked:
         for metric in union:
-            if metric not in every:
-                count = sum(metric in have[id(trace)] for trace in everything)
-                warnings[f"{metric} was measured in {count} of {len(everything)} traces only: it is not compared."] = (
-                    None
+            if metric in every:
+                continue
+            count = sum(metric in have[id(trace)] for trace in everything)
+            left_out = f"{metric} was measured in {count} of {len(everything)} traces only"
+            if all(metric in have[id(trace)] for trace in before):
+                dropped.append(
+                    f"{left_out}, in all baselines, but not in all runs: no verdict says anything about it. Has the "
+                    "column another name there?"
                 )
+            else:
+                warnings[f"{left_out}: it is not compared."] = None
     chosen = tuple(asked) if asked else tuple(m for m in before[0].metrics if m in every)
     chosen = tuple(dict.fromkeys(chosen))
     if len(chosen) < 2:
@@ -249,8 +260,8 @@ def _whole_intervals(trace: ForeignTrace, metrics: Sequence[str]) -> NDArray[np.
             f"{trace.path}: {len(whole)} of {len(values)} intervals have every metric, expected at least "
             f"{FEWEST_RECORDS}"
             + (
-                f"; {worst} is missing most often: leave it out with --metrics"
-                if missing.any()
+                f"; {worst} is missing most often: name the others with --metrics"
+                if missing.any() and len(values) >= FEWEST_RECORDS
                 else ": sample at a shorter interval or give the program more work"
             )
         )

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from measure.perturbation.analysis_types import VERDICTS
+from measure.perturbation.findings import INNER_ADVICE, OUTER_ADVICE
 from measure.report import elements
 from measure.report.model import ReportData
 
@@ -40,6 +41,8 @@ def next_steps(data: ReportData, results: str = "") -> tuple[Step, ...]:
                 text = text[len(NEXT) :]
                 text = text[:1].upper() + text[1:]
             steps.append(Step(text, commands, finding))
+    if not steps:  # traces of other tools: no command is known
+        steps = [Step(text, (), text) for text in data.findings if text.endswith((INNER_ADVICE, OUTER_ADVICE))]
     if results and data.variants and all(variant.verdict == "equivalent" for variant in data.variants):
         blind = [variant.name for variant in data.variants if variant.inner.verdict == "not assessable"]
         commands = () if blind else (f"measure merge {results} --out merged.parquet",)
