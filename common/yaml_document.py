@@ -20,6 +20,7 @@ Keys = tuple[str | int, ...]
 Model = TypeVar("Model", bound=BaseModel)
 
 _AT_KEYS = "at_keys"
+_TRUTH_VALUE = "tag:yaml.org,2002:bool"
 _MAX_VALUES = 100_000  # of a document with its aliases expanded: nested ones grow exponentially
 _EXPECTED = {
     "tuple_type": "a list",
@@ -149,6 +150,11 @@ class YamlDocument:
                 child = (*keys, str(key.value))
                 if not isinstance(key, yaml.ScalarNode):
                     problems.append((place, _about(keys, f"got {_node_kind(key)} as a key, expected a name")))
+                elif key.tag == _TRUTH_VALUE:
+                    quoted = (
+                        f"expected a name: YAML reads {key.value} as a truth value unless it is quoted, '{key.value}'"
+                    )
+                    problems.append((place, _about(keys, f"got {key.value} as a key, {quoted}")))
                 elif child in self.places:
                     first = self.places[child].line
                     problems.append((place, _about(child, f"given twice, first in line {first}")))
@@ -219,6 +225,8 @@ def _shown(value: Any) -> str:
 
 def _expected(details: Any) -> str:
     """The expected value of a pydantic error, in words."""
+    if details["type"] == "string_type" and isinstance(details["input"], bool):
+        return "text, in quotes: YAML reads yes, no, on and off as truth values"
     if details["type"] in _EXPECTED:
         return _EXPECTED[details["type"]].format(**details.get("ctx", {}))
     message = str(details["msg"]).split(", unable to")[0].removeprefix("Input should be ")

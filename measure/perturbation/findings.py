@@ -122,6 +122,13 @@ def _undecided(result: Perturbation, smallest_p: float) -> list[str]:
         + ", ".join(pair.name for pair in open_pairs[:SHOWN_PAIRS])
         + "."
     ]
+    names = [{pair.a, pair.b} for pair in open_pairs]
+    shared = names[0].intersection(*names) if names else set()
+    if result.kind == "inner" and len(shared) == 1 and len(open_pairs) < len(result.pairs):
+        sentences.append(
+            f"All of them involve {shared.pop()}, and no pair of the other metrics is open: to leave it out of the "
+            "metrics is cheaper than more runs."
+        )
     if smallest_p > result.level:
         share = f" (its share of {result.alpha:g} among {result.comparisons} comparisons)"
         sentences.append(

@@ -123,6 +123,10 @@ def test_data_lines_and_validation() -> None:
         ("name: small", "name: small\nname: big", "3: name: given twice, first in line 2"),
         ("  2]", "  {a: 1, a: 2}]", "10: sizes.1.a: given twice, first in line 10"),
         ("name: small", "? [a]\n: 1", "2: got a list as a key, expected a name"),
+        ("  one:", "  off:", "6: levels: got off as a key, expected a name: YAML reads off as a truth value unless it "
+         "is quoted, 'off'"),
+        ("name: small", "name: off",
+         "2: name: got False, expected text, in quotes: YAML reads yes, no, on and off as truth values"),
         ("  one:", "  ? {a: 1}\n  : 2\n  one:", "6: levels: got a mapping as a key, expected a name"),
         ("sizes: [1,", "sizes: &a [*a,",
          "9: sizes.0: got an alias of a mapping or list that contains it, expected a value"),

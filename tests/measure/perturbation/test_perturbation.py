@@ -86,6 +86,7 @@ def test_too_little_data_is_inconclusive_and_says_how_much_more_is_needed() -> N
     assert result.extra_runs_needed is not None
     assert result.too_few
     assert any("allow no p-value below 0.11" in finding for finding in result.findings)
+    assert not any("All of them involve" in finding for finding in result.findings)  # every pair is open
     assert any(f"About {result.extra_runs_needed} more baselines" in finding for finding in result.findings)
     rng = np.random.default_rng(5)
     more = [correlated(rng, 0.5, 100) for _ in range(2 * result.extra_runs_needed)]
@@ -125,6 +126,8 @@ def test_a_metric_that_is_constant_in_one_baseline_is_no_perturbation_and_not_eq
     assert by_name["cycles - misses"].verdict == "equivalent"
     assert by_name["cycles - branches"].verdict == "inconclusive"
     assert np.isfinite(by_name["cycles - branches"].delta_z)
+    involved = "All of them involve branches, and no pair of the other metrics is open: to leave it out of the metrics"
+    assert any(finding.startswith(involved) for finding in result.findings)
 
 
 def test_a_metric_that_is_always_constant_is_left_out_and_named() -> None:
