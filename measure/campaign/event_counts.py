@@ -204,7 +204,8 @@ def print_counts(counted: CountedRun, campaign: Campaign, document: YamlDocument
     for variant, metrics in sets.items():
         total = sum(by_metric[metric] for metric in metrics)
         console.print(f"- {escape(variant)}: {total:,} events a run", highlight=False)
-    if alone := [metric for metric in by_metric if not any(metric in metrics for metrics in sets.values())]:
+    alone = [metric for metric in by_metric if not any(metric in metrics for metrics in sets.values())]
+    if alone and campaign.cumulative is None:  # which collects all of them
         console.print(
             f"! In no variant, so that no run collects {'it' if len(alone) == 1 else 'them'}: "
             f"{escape(', '.join(alone))} ({escape(document.where('variants'))}).",

@@ -95,6 +95,9 @@ def test_what_never_fires_is_said_first_and_all_fits(folder: Path, monkeypatch: 
         "run", "--counts", folder / "c.yaml", "--set", "variants={all: [nothing, heap, entries, sum, calls, loops]}"
     )
     assert "In no variant" not in every.output
+    one_by_one = measure("run", "--counts", folder / "c.yaml", "--set", "cumulative={orders: 1}")
+    assert one_by_one.exit_code == 0, one_by_one.output
+    assert "In no variant" not in one_by_one.output
     assert sorted(path.name for path in folder.iterdir()) == ["c.yaml", "demo.c", "numbers.txt"]
     assert measure("run", "--counts", folder / "c.yaml", "--out", folder / "out").exit_code == 2
 
