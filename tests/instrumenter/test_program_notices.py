@@ -1,10 +1,15 @@
-"""A program that is compiled without optimisation is told so, with the command that compiles it otherwise."""
+"""What is told of how a project was compiled: without optimisation, with the command that compiles it otherwise; and
+where its counters are, by one name for each source."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
 from instrumenter.building.program_notices import is_notice, optimisation_notices
+from instrumenter.building.project import Project, ProjectRecipe
+from instrumenter.spec.software_metrics import MetricSpec
 
 
 def unit(name: str, words: str, driver: str = "cc", sites: int = 1) -> dict[str, object]:
@@ -45,3 +50,16 @@ def test_what_cannot_be_added_by_the_command_is_left_to_the_user() -> None:
     assert "(-O0 in the flags)" in told
     assert told.endswith("give the build command flags with -O2")
     assert not is_notice("app/start.S: not instrumented")
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_a_file_has_one_name_however_the_build_calls_it(tmp_path: Path) -> None:
+    src = tmp_path / "demo" / "src"
+    src.mkdir(parents=True)
+    (src / "step.h").write_text("static int step(int n) { return n + 1; }\n")
+    (src / "one.c").write_text('#include "step.h"\nint one(int n) { return step(n); }\n')
+    (src / "main.c").write_text('#include "step.h"\nint one(int);\nint main(void) { return step(one(-2)); }\n')
+    command = '$CC -O1 -c src//one.c && $CC -O1 one.o ./src/./main.c "-I$PWD/src/." -o app'
+    project = ProjectRecipe.of(Project(tmp_path / "demo", command, "app"))
+    build = project.build({"steps": MetricSpec(event="entry", function="step")})
+    assert build.places == {"steps": {"src/step.h:1": 2}}

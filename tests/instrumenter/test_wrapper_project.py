@@ -204,18 +204,6 @@ def test_counts_are_those_of_the_sources_and_of_probes(directory: Path) -> None:
     assert counts_of_sources(directory) == (EXPECTED, EXPECTED)
 
 
-def test_a_file_has_one_name_however_the_build_calls_it(tmp_path: Path) -> None:
-    src = tmp_path / "demo" / "src"
-    src.mkdir(parents=True)
-    (src / "step.h").write_text("static int step(int n) { return n + 1; }\n")
-    (src / "one.c").write_text('#include "step.h"\nint one(int n) { return step(n); }\n')
-    (src / "main.c").write_text('#include "step.h"\nint one(int);\nint main(void) { return step(one(-2)); }\n')
-    command = '$CC -O1 -c src//one.c && $CC -O1 one.o ./src/./main.c "-I$PWD/src/." -o app'
-    project = ProjectRecipe.of(Project(tmp_path / "demo", command, "app"))
-    build = project.build({"steps": MetricSpec(event="entry", function="step")})
-    assert build.places == {"steps": {"src/step.h:1": 2}}
-
-
 def test_code_layouts_are_linked_and_not_built_again(directory: Path) -> None:
     said: list[str] = []
     mine = recipe(directory)
