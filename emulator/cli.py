@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from common.listed_names import listed
 from common.startup import starting
 from emulator.cache_command import clear_cache, show_cache
 from emulator.guest_options import Guest, about_hidden_files, guest_options, tell_misplaced_options
@@ -303,9 +304,8 @@ def _report(machine: Machine, core: Any, stats: bool, arguments: tuple[str, ...]
         click.echo(f"emulate: {hidden}", err=True)
     left = machine.files.left_in_memory()
     if left:
-        more = f" and {len(left) - 3} more" if len(left) > 3 else ""
         click.echo(
-            f"emulate: written in memory and gone now: {', '.join(left[:3])}{more}; to keep files, let the "
+            f"emulate: written in memory and gone now: {listed(left, 3)}; to keep files, let the "
             "program write to a directory of the host: --map /out=DIRECTORY --writable /out",
             err=True,
         )

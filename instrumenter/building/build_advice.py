@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path, PurePath
 
+from common.listed_names import listed
 from instrumenter.building.failed_make import MISSING_HEADER, failed_tests, may_need_order
 from instrumenter.building.makefile_switches import word_without
 from instrumenter.building.undeclared_names import undeclared_names
@@ -217,9 +218,8 @@ def _only_build(command: str, linked: Sequence[str], output: str) -> str:
     """What to do about a command that does more than building: ``linked`` are the programs that it had linked."""
     if not linked:
         return f"Name a target that only builds: `{with_make_words(command, 'TARGET')}`"
-    more = f" and {len(linked) - _MOST_PROGRAMS} more" if len(linked) > _MOST_PROGRAMS else ""
     what = "one" if len(linked) > 1 else "that"
-    had = f"It had linked {', '.join(linked[:_MOST_PROGRAMS])}{more} before that"
+    had = f"It had linked {listed(linked, _MOST_PROGRAMS)} before that"
     # As a rule the one to measure is neither a program that the build started, nor a test or an example further down.
     wanted = min(linked, key=lambda name: (bool(_started(name).search(output)), "test" in name, name.count("/")))
     cmake = _CMAKE_BUILD.search(command)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from common.listed_names import listed
 from instrumenter.building import openmp
 from instrumenter.building.build_advice import with_flags
 
@@ -29,7 +30,6 @@ def optimisation_notices(units: Iterable[Mapping[str, Any]], command: str) -> li
     names = list(dict.fromkeys(str(each["name"]) for each in plain))
     if not names:
         return []
-    more = f" and {len(names) - _MOST_SOURCES} more" if len(names) > _MOST_SOURCES else ""
     if any("-O0" in each["words"] for each in plain):
         why, remedy = "-O0 in the flags", "to measure that, give the build command flags with -O2"
     else:
@@ -37,7 +37,7 @@ def optimisation_notices(units: Iterable[Mapping[str, Any]], command: str) -> li
         compilers = ["CXX" if driver == "c++" else "CC" for driver in drivers]
         why, remedy = "no -O in the flags", f"to measure that: `{with_flags(command, '-O2', compilers)}`"
     return [
-        f"{_NOT_OPTIMISED} ({why}): {', '.join(names[:_MOST_SOURCES])}{more}. An optimised program spends its time "
+        f"{_NOT_OPTIMISED} ({why}): {listed(names, _MOST_SOURCES)}. An optimised program spends its time "
         f"elsewhere; {remedy}"
     ]
 

@@ -23,6 +23,7 @@ from typing import Any
 from common import build_cache, shared_folders
 from common.atomic_files import workspace, write_text
 from common.file_cache import cache_directory
+from common.listed_names import listed
 from common.source_digest import source_digest
 from instrumenter.building import made_programs
 from instrumenter.building.generated_sources import add_places, explain_no_events
@@ -461,8 +462,7 @@ def _left_out(units: list[dict[str, Any]]) -> list[str]:
     found = []
     for reason, sources in by_reason.items():
         names = list(dict.fromkeys(sources))
-        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-        found.append(f"{', '.join(names[:5])}{more}: not instrumented: {reason}")
+        found.append(f"{listed(names, 5)}: not instrumented: {reason}")
     return found
 
 

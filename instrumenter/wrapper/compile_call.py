@@ -132,7 +132,8 @@ class Wrapper:
             self._compile_with_counters(source, made, stage, words, dependencies) if counted else (None, False)
         )
         status = 0 if is_made else self._call(arguments, {made: source.words[0]})
-        if status == 0 and entry is not None and (not entry.get("no_c") or stage == "-S" or has_code(made)):
+        is_assembled = source.kind is Kind.OTHER_SOURCE and not is_cplusplus_source(source) and stage == "-c"
+        if status == 0 and entry is not None and (not is_assembled or has_code(made)):
             self._write_entry(entry)
         return status
 
@@ -150,7 +151,7 @@ class Wrapper:
         cplusplus = is_cplusplus_source(source)
         if source.kind is Kind.OTHER_SOURCE and not cplusplus:
             reason = f"{source.language}: only C and C++ are instrumented"
-            return {**entry, "instrumented": False, "no_c": True, "reason": reason}, False
+            return {**entry, "instrumented": False, "reason": reason}, False
         try:
             text = self.preprocessed(source, dependencies)
             rewritten = rewrite(

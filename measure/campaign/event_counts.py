@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.markup import escape
 
+from common.listed_names import listed
 from common.yaml_document import YamlDocument
 from instrumenter.spec.software_metrics import MetricSpec
 from measure.campaign.campaign_model import Campaign
@@ -50,11 +51,8 @@ class Counts:
     def where(self) -> str:
         """Its places in words, those with most sites first."""
         ordered = sorted(self.places.items(), key=lambda item: (-item[1], item[0]))
-        shown = [
-            f"{_short(place)}{f' ({number} sites)' if number > 1 else ''}" for place, number in ordered[:_MOST_PLACES]
-        ]
-        more = len(ordered) - _MOST_PLACES
-        return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+        places = [f"{_short(place)}{f' ({number} sites)' if number > 1 else ''}" for place, number in ordered]
+        return listed(places, _MOST_PLACES)
 
 
 @dataclass(frozen=True)

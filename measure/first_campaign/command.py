@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from rich.console import Console
 from rich.markup import escape
 
+from common.listed_names import listed
 from common.yaml_document import YamlDocument
 from instrumenter.building.program_build import Build
 from instrumenter.building.program_notices import is_notice
@@ -229,8 +230,7 @@ def _with_advice(message: str, given: Mapping[str, Any]) -> str:
 def _seen(given: Mapping[str, Any]) -> str:
     """The files that the program saw, by the names that it has for them."""
     files = list(given.get("files", {}))
-    more = f" and {len(files) - _MOST_FILES_TOLD} more" if len(files) > _MOST_FILES_TOLD else ""
-    return f"{', '.join(files[:_MOST_FILES_TOLD])}{more}" if files else "none"
+    return listed(files, _MOST_FILES_TOLD) or "none"
 
 
 def _name_of(request: Request) -> str:

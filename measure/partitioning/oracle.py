@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, zip_longest
 from typing import Any, TypeVar
 
+from common.listed_names import listed
 from common.yaml_document import YamlDocument
 from measure.campaign.campaign_model import Campaign
 from measure.campaign.executor import Outcome, Workers, execute_plan
@@ -170,8 +171,7 @@ class CampaignOracle:
         metrics = self._group_metrics.get(group[0], [group[0]])
         if len(metrics) == len(self.names) > 1:
             return "all metrics together"
-        more = f" and {len(metrics) - _MOST_NAMES} more" if len(metrics) > _MOST_NAMES else ""
-        return ", ".join(metrics[:_MOST_NAMES]) + more
+        return listed(metrics, _MOST_NAMES)
 
     def test(self, groups: Sequence[Group]) -> list[Verdict]:
         """See `measure.partitioning.search_types.Oracle`."""

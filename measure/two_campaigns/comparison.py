@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from common.listed_names import listed
 from measure.campaign.campaign_model import FEWEST_PAIRS
 from measure.campaign.comparison import Compared, compared, runs_of
 from measure.campaign.plan import Plan
@@ -105,7 +106,7 @@ class VariantChange:
         shown = [pair for pair in self.pairs if pair.test.verdict in BROKEN]
         if shown:
             size = "by more than delta" if self.verdict == "perturbed" else "perhaps by less than delta"
-            names = ", ".join(pair.name for pair in shown[:3]) + (f" and {len(shown) - 3} more" * (len(shown) > 3))
+            names = listed([pair.name for pair in shown], 3)
             what = f"the instrumentation changes relations otherwise than before, {size}: {names}"
         elif self.verdict == "equivalent":
             what = "the changes of all pairs that can be assessed are shown to be the same within delta"

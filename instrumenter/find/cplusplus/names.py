@@ -17,6 +17,7 @@ from typing import Any
 from clang import cindex
 from clang.cindex import Cursor, CursorKind
 
+from common.listed_names import listed
 from instrumenter.errors import SpecError
 
 FUNCTIONS = (
@@ -170,9 +171,8 @@ def choose_names(metric: str, wanted: WantedName, candidates: Iterable[tuple[str
         return {whole}
     if len(found) > 1:
         names = sorted("::".join(parts) for parts in found)
-        more = f" and {len(names) - _MOST_CANDIDATES} more" if len(names) > _MOST_CANDIDATES else ""
         raise SpecError(
-            f"metric '{metric}': '{wanted.text}' may be any of {', '.join(names[:_MOST_CANDIDATES])}{more}: "
+            f"metric '{metric}': '{wanted.text}' may be any of {listed(names, _MOST_CANDIDATES)}: "
             "give the qualified name",
             metric,
         )
