@@ -18,7 +18,7 @@ from measure.explanation.metric_effects import MOST_SITES, MetricEffects
 from measure.explanation.outlook import Effort, efforts
 from measure.explanation.paired_runs import PLAIN, PairedRuns, ProgramChoice
 from measure.explanation.relations import Relation, Relations, broken_relations
-from measure.explanation.remedies import try_remedies
+from measure.explanation.remedies import CONFIRMING_PAIRS, try_remedies
 from measure.explanation.remedy_candidates import candidates
 from measure.perturbation.analysis_types import Perturbation, Verdict
 
@@ -136,7 +136,11 @@ def expected_efforts(paired: PairedRuns, variant: str, *, first: bool) -> dict[s
     choice = chosen(paired.campaign, variant)
     places = max(map(len, paired.build(choice).places.values()), default=1)
     pairs = min(FIRST_PAIRS, paired.n_pairs), paired.n_pairs
-    return efforts(paired.campaign, choice.metrics, min(places, MOST_SITES), pairs, first=first)
+    fresh = set(paired.further(CONFIRMING_PAIRS).layouts) - set(paired.layouts)
+    return efforts(
+        paired.campaign, choice.metrics, min(places, MOST_SITES), pairs, first=first,
+        layouts=len(paired.first(pairs[0]).layouts), further_layouts=len(fresh),
+    )  # fmt: skip
 
 
 def _lines(program: Path, code: CounterCode) -> tuple[tuple[str, int], ...]:

@@ -45,12 +45,14 @@ class Effort:
 
 
 def efforts(
-    campaign: Campaign, metrics: tuple[str, ...], places: int, pairs: tuple[int, int], *, first: bool = True
+    campaign: Campaign, metrics: tuple[str, ...], places: int, pairs: tuple[int, int], *, first: bool = True,
+    layouts: int = 1, further_layouts: int = 0,
 ) -> dict[str, Effort]:  # fmt: skip
     """The effort of each of `STEPS` for a variant that collects ``metrics``.
 
     ``places``: where the metric counts that is looked at by place; ``pairs``: of runs, at first and at most; ``first``:
-    no variant is explained before, whose runs of the plain program serve this one, too.
+    no variant is explained before, whose runs of the plain program serve this one, too; ``layouts``: in which each
+    program is built for the first pairs; ``further_layouts``: in which it is built for fresh runs beside those.
     """
     few, n, signal = pairs[0], len(metrics), campaign.sampling.mode == "signal"
     specs = [campaign.software_metrics[metric] for metric in metrics]
@@ -66,11 +68,13 @@ def efforts(
     plain = 0 if first else 1
     confirmed = (2 if signal else 1) * _CONFIRMING_PAIRS
     return {
-        "metrics": Effort(sets * few - plain * few, all_sets * few + again / 2, sets - 2),
+        "metrics": Effort(sets * few - plain * few, all_sets * few + again / 2, (sets - 2) * layouts),
         "mechanisms": Effort(states * few + cuts, all_states * few + cuts + again / 2),
-        "places": Effort(by_place, by_place, places if places > 1 else 0),
-        "remedies": Effort(tried * few, (tried + 2) * few, tried - 1),
-        "confirming": Effort((1 - plain) * _CONFIRMING_PAIRS + confirmed, 4 * _CONFIRMING_PAIRS),
+        "places": Effort(by_place, by_place, places * layouts if places > 1 else 0),
+        "remedies": Effort(tried * few, (tried + 2) * few, (tried - 1) * layouts),
+        "confirming": Effort(
+            (1 - plain) * _CONFIRMING_PAIRS + confirmed, 4 * _CONFIRMING_PAIRS, (2 - plain) * further_layouts
+        ),
     }
 
 
@@ -147,8 +151,7 @@ class Outlook:
         left, most = (max(0.0, number - max(0, self._stored)) for number in (left, most))
         runs_pace, build_pace = self._paces()
         builds = build_pace * programs
-        if self._building:
-            builds -= min(self._clock() - self._building_since, build_pace * min(self._building, programs))
+        builds -= min(self._building_elapsed(), build_pace * min(self._building, programs))
         return (
             (runs_pace * left + builds) * (1 - _ERROR),
             (runs_pace * (left + _PROBABLE * (most - left)) + builds) * (1 + _ERROR),
@@ -198,19 +201,24 @@ class Outlook:
 
     def _working_seconds(self) -> float:
         """Time so far without that of builds."""
-        since = self._clock() - self._building_since if self._building else 0.0
-        return self._clock() - self._begun - self._building_seconds - since
+        return self._clock() - self._begun - self._building_seconds - self._building_elapsed()
 
     def _paces(self) -> tuple[float, float]:
         """Seconds for a run and for a program, with what is done beside them."""
         prior = _PRIOR_RUNS + self._at_once
         working, ended = (last - first for first, last in zip(self._ends[0], self._ends[-1], strict=True))
-        # While a run takes longer than they do, the pace falls already before it ends.
+        # While a run or a build takes longer than they do, the pace falls already before it ends.
         waited = self._working_seconds() - self._ends[-1][0]
         late = max(0.0, waited - self._run_seconds * self._at_once)
         run = (prior * self._run_seconds + working + late) / (prior + ended)
         build = (self._build_seconds + self._building_seconds) / (1 + self._built)
+        if self._building:
+            build = max(build, self._building_elapsed() / self._building)
         return run, build
+
+    def _building_elapsed(self) -> float:
+        """Seconds since the builds that are in progress began, 0 for none."""
+        return self._clock() - self._building_since if self._building else 0.0
 
 
 def _rounded(number: float) -> str:

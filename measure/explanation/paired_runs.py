@@ -140,6 +140,11 @@ class PairedRuns:
         runs are linked anew."""
         return 0 if self._relinks else (self._first_pair + pair) % shifted_layouts(self.campaign)
 
+    @property
+    def layouts(self) -> list[int]:
+        """Numbers of the builds that the runs of all pairs have, see `layout`."""
+        return sorted({self.layout(pair) for pair in range(self.n_pairs)})
+
     def layout_seed(self, pair: int) -> int | None:
         """Order of functions and data in which both programs of a pair are linked; None: as they were built.
 
@@ -165,7 +170,7 @@ class PairedRuns:
 
     def build_all(self, choices: Sequence[ProgramChoice]) -> None:
         """Build what is missing, several at once. Raises `CampaignError` and `MeasureError` as `Builds`."""
-        layouts = sorted({self.layout(pair) for pair in range(self.n_pairs)})
+        layouts = self.layouts
         needed = dict.fromkeys(program for choice in choices for program in choice.programs)
         missing = [one for one in needed if any((one, n) not in self._builds for n in layouts)]
         by_settings: dict[ProgramChoice, list[ProgramChoice]] = {}

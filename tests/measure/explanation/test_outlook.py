@@ -85,6 +85,32 @@ def test_builds_count_apart_from_runs() -> None:
     assert outlook.seconds()[0] == pytest.approx((54 + 480) * 0.85)
 
 
+def test_time_left_grows_while_a_build_takes_longer_than_expected() -> None:
+    """A project on a busy machine takes ten times as long as it took; the status line stood still."""
+    now = [0.0]
+    outlook = Outlook({"a": {step: Effort(10, 10, 2) for step in STEPS}}, 1.0, 10.0, 1, clock=lambda: now[0])
+    outlook.begin_step("a", "metrics")
+    with outlook.building(2):
+        left = []
+        for now[0] in (0.0, 20.0, 100.0, 200.0):
+            left.append(outlook.seconds()[0] / 0.85 - 54)
+    assert left == pytest.approx([100, 80, 400, 800])  # ten programs; of ten programs at 50 s and 100 s, eight are left
+
+
+def test_each_layout_of_a_program_is_a_build() -> None:
+    """A project that cannot be linked anew is built once for each layout."""
+    campaign = load_campaign(QUICKSTART)[0]
+    one, four = (
+        efforts(
+            campaign, campaign.variant_sets()["heavy"], places=2, pairs=(4, 6), layouts=layouts, further_layouts=further
+        )
+        for layouts, further in ((1, 0), (4, 10))
+    )
+    built = [sum(effort.programs for effort in each.values()) for each in (one, four)]
+    assert built[1] == 4 * built[0] + 20 > 20
+    assert {step: effort.runs for step, effort in four.items()} == MADE
+
+
 def test_a_campaign_file_stands_for_its_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     shown = CliRunner().invoke(main, ["explain", str(QUICKSTART)])
