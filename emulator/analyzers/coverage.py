@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from common.atomic_files import write_text
+from common.library_sources import is_library_source
 from emulator.analyzers.analyzer import Analyzer
 from emulator.analyzers.coverage_kernel import TABLE_ROWS, tally
 from emulator.analyzers.event_selection import Selection
@@ -19,7 +20,8 @@ from emulator.events import TraceSelection
 
 class Coverage(Analyzer):
     """Line, function and branch coverage to the file ``out``. Needs debug information. With ``branches=0`` branches are
-    left out, and no branch events are recorded: block counts are enough.
+    left out, and no branch events are recorded: block counts are enough. The sources of the compiler's C and C++
+    libraries are left out, except with ``libraries=1`` or where ``--select`` says what to cover.
 
     The count of a line is the largest execution count of its instructions; lines without code are not in the file. Each
     conditional jump of a line is one branch, in order of address, with how often it was not taken and taken.
@@ -27,11 +29,11 @@ class Coverage(Analyzer):
 
     trace = TraceSelection(counts=True)
 
-    def __init__(self, out: str = "coverage.info", test: str = "", branches: int = 1) -> None:
+    def __init__(self, out: str = "coverage.info", test: str = "", branches: int = 1, libraries: int = 0) -> None:
         self.out, self.test = Path(out), test
         self.selection = "class=branch fields=pc,taken" if branches else ""
         self.function, self.state = tally, np.zeros((TABLE_ROWS if branches else 0, 3), np.int64)
-        self.within = Selection()
+        self.within, self._all_sources = Selection(), bool(libraries)
         self.lines: Lines = {}
         self.functions: Functions = {}
         self.branches: Branches = {}
@@ -42,12 +44,12 @@ class Coverage(Analyzer):
             raise EmulatorError(
                 f"coverage: got --select {text!r}, expected the code to cover: symbol, source, library or range"
             )
-        self.within = given
+        self.within, self._all_sources = given, True
         if self.selection:
             self.selection = replace(given, classes=("branch",), fields=("pc", "taken"))
 
     def begin(self) -> None:
-        if not self.machine.image.line_rows():
+        if not any(self._is_covered(row.file) for row in self.machine.image.line_rows()):
             raise EmulatorError(
                 f"{self.machine.image.name}: no debug information for line coverage; compile it with -g"
             )
@@ -60,23 +62,26 @@ class Coverage(Analyzer):
         self.session.objects.refresh()
         for image in self.session.objects.images:
             for row in image.line_rows():
-                if row.line and self._is_inside(row.address):
+                if row.line and self._is_covered(row.file) and self._is_inside(row.address):
                     low, high = np.searchsorted(pcs, (row.address, row.end))
                     file = self.lines.setdefault(row.file, {})
                     file[row.line] = max(file.get(row.line, 0), int(counts[low:high].max(initial=0)))
             for symbol in image.symbols:
                 source = image.source_line(symbol.address) if symbol.is_function else None
-                if source is not None and self._is_inside(symbol.address):
+                if source is not None and self._is_covered(source[0]) and self._is_inside(symbol.address):
                     of_file = self.functions.setdefault(source[0], {})
                     of_file[symbol.name] = (source[1], ran.get(symbol.address, 0))
             for name, line, pc in branches_of(image) if len(self.state) else ():
-                if self._is_inside(pc):
+                if self._is_covered(name) and self._is_inside(pc):
                     of_line = self.branches.setdefault(name, {}).setdefault(line, [])
                     of_line.append(outcomes.get(pc, (0, 0)))
         try:
             write_text(self.out, tracefile(self.test, self.lines, self.functions, self.branches))
         except OSError as error:
             raise EmulatorError(f"coverage: {self.out}: cannot be written: {error.strerror}") from error
+
+    def _is_covered(self, source: str) -> bool:
+        return self._all_sources or not is_library_source(source)
 
     def _is_inside(self, address: int) -> bool:
         ranges = self.session.ranges_of(self.within)
@@ -86,4 +91,5 @@ class Coverage(Analyzer):
         found = [ran for lines in self.lines.values() for ran in lines.values()]
         hit = sum(ran > 0 for ran in found)
         share = 100 * hit / max(1, len(found))
-        return f"{hit:,} of {len(found):,} lines of {len(self.lines)} files ran ({share:.1f}%): {self.out}"
+        files = f"{len(self.lines):,} file{'s' * (len(self.lines) != 1)}"
+        return f"{hit:,} of {len(found):,} lines of {files} ran ({share:.1f}%): {self.out}"

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.cplusplus_symbols import without_arguments, without_library_details
+from common.library_sources import is_library_source
 
-_LIBRARIES = "/ziglang/"  # in the paths of the C and C++ libraries' sources
 _RECORDS = ("DW_TAG_class_type", "DW_TAG_structure_type", "DW_TAG_union_type")
 _AROUND_FUNCTIONS = (*_RECORDS, "DW_TAG_namespace", "DW_TAG_subprogram", "DW_TAG_lexical_block")
 _TREE = frozenset((*_AROUND_FUNCTIONS, "DW_TAG_inlined_subroutine"))
@@ -75,7 +75,7 @@ def own_functions(program: Path, pcs: NDArray[np.int64]) -> OwnFunctions:
             section = entries_section(dwarf)
             for unit in dwarf.iter_CUs():
                 with suppress(Exception):  # damaged information makes the parser raise almost anything
-                    if _LIBRARIES not in _text(unit.get_top_DIE(), "DW_AT_name"):
+                    if not is_library_source(_text(unit.get_top_DIE(), "DW_AT_name")):
                         _Unit(dwarf, section, unit, definitions).assign(pcs, owner, line)
     types = {one: next(iter(found)) if len(found) == 1 else None for one, found in definitions.items()}
     return OwnFunctions(types, owner, line)

@@ -373,6 +373,25 @@ def test_coverage_of_a_part(small: Path, tmp_path: Path, branches: int) -> None:
         part.restrict("class=load")
 
 
+def test_coverage_is_of_the_programs_own_sources(small: Path, tmp_path: Path) -> None:
+    """A small program had 1,870 of 11,514 lines of 322 files, 301 of which are the compiler's libraries'."""
+    own, libraries, selected = (
+        Coverage(out=str(tmp_path / "a")), Coverage(out=str(tmp_path / "b"), libraries=1),
+        Coverage(out=str(tmp_path / "c")),
+    )  # fmt: skip
+    selected.restrict("symbol=exit")
+    for analyzer in (own, libraries, selected):
+        watch(small, analyzer)
+    (source,) = own.lines
+    assert source.endswith("/small.c")
+    assert set(own.functions) == set(own.branches) == {source}
+    assert own.lines[source] == libraries.lines[source]
+    assert any(name.endswith("/exit.c") for name in libraries.lines)
+    assert selected.lines
+    assert source not in selected.lines
+    assert "of 1 files" not in own.report()
+
+
 def test_coverage_without_branches(small: Path, tmp_path: Path) -> None:
     with_them, without = (Coverage(out=str(tmp_path / name), branches=n) for n, name in ((1, "a"), (0, "b")))
     watch(small, with_them)
