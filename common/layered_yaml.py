@@ -1,8 +1,9 @@
 """Reads YAML files that extend others, with settings of a command line on top.
 
 ``extends: FILE`` in a file takes over everything of that file, which may extend another: mappings are merged key by
-key, lists and other values are replaced. A setting ``key.key.0=VALUE`` (`Setting`) is the last layer. The result
-knows the file and line of each value, and the directory that its paths are relative to.
+key, lists and other values are replaced, and ``key: null`` removes what the extended files say of the key, as in a
+JSON Merge Patch (RFC 7396). A setting ``key.key.0=VALUE`` (`Setting`) is the last layer. The result knows the file and
+line of each value, and the directory that its paths are relative to.
 """
 
 from __future__ import annotations
@@ -107,6 +108,9 @@ def _merge(
             _merge(below, places, value, layer, keys, rank)
             continue
         _forget(places, keys)
+        if value is None and name in data:
+            del data[name]
+            continue
         data[name] = _copied(value)
         for at, place in layer.places.items():
             if at[: len(keys)] == keys:
@@ -138,6 +142,9 @@ def _apply(
         keys = (*keys, key if isinstance(key, int) else str(key))
         if last:
             _forget(places, keys)
+            if setting.value is None and isinstance(holder, dict) and key in holder:
+                del holder[key]
+                return
             holder[key] = setting.value
             places[keys] = place
             return

@@ -50,7 +50,8 @@ def naive(base: Any, layer: Any) -> Any:
     """The merging of two layers, a second time."""
     if not (isinstance(base, dict) and isinstance(layer, dict)):
         return layer
-    keys = [*base, *(key for key in layer if key not in base)]
+    removed = {key for key in base if key in layer and layer[key] is None}
+    keys = [*(key for key in base if key not in removed), *(key for key in layer if key not in base)]
     return {
         key: naive(base[key], layer[key]) if key in base and key in layer else layer.get(key, base.get(key))
         for key in keys
@@ -113,6 +114,16 @@ def test_a_chain_is_merged_and_errors_name_the_layer_that_set_the_value(tmp_path
     assert document.where("inner", "names", 1) == f"{tmp_path}/base/low.yaml:2"
     assert document.place("inner", "names").folder == tmp_path / "base"
     assert document.place("inner", "size").folder == Path.cwd()
+
+
+def test_null_takes_back_what_the_extended_file_says(tmp_path: Path) -> None:
+    path = write(tmp_path, last="extends: base.yaml\ninner: null\nfiles: {b: null, c: new}", base=(
+        "name: one\ninner: {size: 3}\nfiles: {a: first, b: second}"
+    ))  # fmt: skip
+    assert read_layers(path, RefusedError).validate(Outer) == Outer(name="one", files={"a": "first", "c": "new"})
+    assert "inner.size" in refused(path, "inner.size=null")  # nothing is there to take back
+    base = tmp_path / "base.yaml"
+    assert read_layers(base, RefusedError, ["files=null", "inner.size=null"]).validate(Outer) == Outer(name="one")
 
 
 def test_files_that_extend_each_other_are_named_in_order(tmp_path: Path) -> None:
