@@ -148,8 +148,13 @@ class MetricSpec(BaseModel):
 
     def describe(self) -> str:
         """The metric in words, for reports."""
-        about = self.callee or self.function or self.variable or self.field or "heap"
-        return f"{self.event} {about}" + (f" += {self.add}" if self.add else "")
+        subject = self.callee or self.variable or self.field or ("heap" if self.event.startswith("alloc") else "")
+        words = [self.event, *filter(None, (subject, f"in {self.function}" if subject and self.function else ""))]
+        if not subject and self.function:
+            words.append(self.function)
+        if self.file or self.line:
+            words.append(f"at {self.file or 'line'}" + (f"{':' if self.file else ' '}{self.line}" if self.line else ""))
+        return " ".join(words) + (f" += {self.add}" if self.add else "")
 
 
 def _problem_with(expression: str) -> str | None:

@@ -38,8 +38,17 @@ def print_result(console: Console, data: ReportData, results: str = "") -> None:
 
 
 def _worst(variant: VariantReport) -> list[Pair]:
-    """The pairs of the gravest verdict within a run, of these the ones that changed most, as a table shows them."""
-    return [pair for pair in variant.inner.pairs if np.isfinite(pair.delta_z)][:_WORST]
+    """The pairs of the gravest verdict within a run, of these the ones that changed most, as a table shows them.
+
+    Where the verdict speaks of a measurable change, the last is the pair with the smallest p-value, if no other has it.
+    """
+    result = variant.inner
+    pairs = [pair for pair in result.pairs if np.isfinite(pair.delta_z)]
+    shown = pairs[:_WORST]
+    measurable = [pair for pair in pairs if pair.p_adjusted <= result.level]
+    if measurable and not any(pair in measurable for pair in shown):
+        shown[-1] = min(measurable, key=lambda pair: pair.p_adjusted)
+    return shown
 
 
 def _print_findings(console: Console, data: ReportData, results: str) -> None:

@@ -194,3 +194,23 @@ def test_sampler_configurations_that_make_no_sense() -> None:
         with pytest.raises(InstrumenterError) as caught:
             SamplerConfig(*values)
         assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("words", "keys"),
+    [
+        ("entry search", {"event": "entry", "function": "search"}),
+        ("call puts", {"event": "call", "callee": "puts"}),
+        ("call puts in main", {"event": "call", "callee": "puts", "function": "main"}),
+        ("write off in md_collect_marks", {"event": "write", "variable": "off", "function": "md_collect_marks"}),
+        ("write item.value += 2 * depth", {"event": "write", "field": "item.value", "add": "2 * depth"}),
+        ("loop search", {"event": "loop", "function": "search"}),
+        ("loop at line 7", {"event": "loop", "line": 7}),
+        ("branch main at a.c:12", {"event": "branch", "function": "main", "file": "a.c", "line": 12}),
+        ("alloc heap", {"event": "alloc"}),
+        ("alloc_bytes heap in main at a.c", {"event": "alloc_bytes", "function": "main", "file": "a.c"}),
+    ],
+)
+def test_a_metric_is_described_by_what_it_counts_and_where(words: str, keys: dict[str, Any]) -> None:
+    """It was "write md_collect_marks" for a write to a variable in that function, and "loop heap" for one on a line."""
+    assert MetricSpec(**keys).describe() == words

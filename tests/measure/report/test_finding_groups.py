@@ -97,3 +97,25 @@ def test_the_page_has_a_heading_for_each_comparison() -> None:
     assert problems(page) == []
     assert page.count("<h3>v (new) (+1.50% instructions), within a run</h3>") == 1
     assert "<h3>The whole campaign</h3>" in page
+
+
+def test_the_pair_that_changed_measurably_is_among_those_shown() -> None:
+    """Of an inconclusive variant five pairs with p = 1 were shown, and not the one that "changed measurably" meant."""
+    data = synthetic_report(8)
+    variant = data.variants[0]
+    *others, last = variant.inner.pairs
+    assert len(others) > 5
+    pairs = (
+        *(replace(pair, verdict="inconclusive", p_adjusted=1.0, note="") for pair in others),
+        replace(last, verdict="equivalent", p_adjusted=0.0123, note=""),
+    )
+    for p_value in (0.0123, 0.2):
+        inner = replace(variant.inner, verdict="inconclusive", p_value=p_value, pairs=pairs)
+        if p_value == 0.2:
+            inner = replace(inner, pairs=(*pairs[:-1], replace(pairs[-1], p_adjusted=0.2)))
+        console = Console(width=120, force_terminal=False, highlight=False)
+        with console.capture() as captured:
+            print_result(console, replace(data, variants=(replace(variant, inner=inner, outer_held_out=None),)))
+        rows = [line for line in captured.get().splitlines() if "│" in line and " - " in line and "1.000" in line]
+        assert len(rows) == (4 if p_value == 0.0123 else 5)
+        assert ("0.012 │ changed < delta" in captured.get()) == (p_value == 0.0123)
