@@ -81,16 +81,21 @@ def _facts(image: ElfImage, function: Symbol, without: frozenset[int]) -> Functi
 
 
 def compare_decisions(
-    plain: Path, instrumented: Path, counter_instructions: Collection[int]
-) -> tuple[Decision, ...]:  # fmt: skip
+    plain: Path,
+    instrumented: Path,
+    counter_instructions: Collection[int],
+    entries: Mapping[str, int] | None = None,
+) -> tuple[Decision, ...]:
     """What differs beside the counters; inlining first, then spills, loops and sizes, larger differences first.
 
-    Functions of C++ are named as people write them.
+    ``entries``: see `CounterCode.entries`; functions that the run never entered are left out, since what the compiler
+    decided about them changed nothing. Functions of C++ are named as people write them.
     """
     before, after = function_facts(plain), function_facts(instrumented, counter_instructions)
     shown = _shown_names(before, after)
+    idle = set() if entries is None else _with_a_unique_name(program_image(instrumented)) - entries.keys()
     found: list[tuple[int, int, Decision]] = []
-    for name in sorted({*before, *after}):
+    for name in sorted({*before, *after} - idle):
         old, new = before.get(name), after.get(name)
         if old is None and new is not None:
             text = f"{shown[name]} has a body of its own; in the plain program all of its calls are inlined"
@@ -101,6 +106,12 @@ def compare_decisions(
         elif old is not None and new is not None:
             found += _differences(shown[name], old, new, shown)
     return tuple(decision for _, _, decision in sorted(found, key=lambda item: (item[0], -item[1], item[2].function)))
+
+
+def _with_a_unique_name(image: ElfImage) -> set[str]:
+    """The names that one function of a program alone has."""
+    names = Counter(symbol.name for symbol in image.symbols if symbol.is_function)
+    return {name for name, number in names.items() if number == 1}
 
 
 def _shown_names(*programs: Mapping[str, FunctionFacts]) -> dict[str, str]:

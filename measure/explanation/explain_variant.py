@@ -92,10 +92,9 @@ def explain_variant(
     begin_step(variant, "places")
     sites = effects.sites(first)
     plain, full = (Path(paired.build(one).elf_path) for one in (PLAIN, choice))
-    decisions = compare_decisions(plain, full, mechanisms.code.instructions)
-    edited = kept_inlining(
-        paired.campaign.program, plain, full, mechanisms.code.instructions, directory / "sources" / variant
-    )
+    code = mechanisms.code
+    decisions = compare_decisions(plain, full, code.instructions, code.entries)
+    edited = kept_inlining(paired.campaign.program, plain, full, code.instructions, directory / "sources" / variant)
     begin_step(variant, "remedies")
     few = few.first(min(few.n_pairs, FIRST_PAIRS))
     tried = try_remedies(few, relations, choice, candidates(few, variant, choice, guilty, edited), mechanisms.change,
@@ -117,7 +116,7 @@ def explain_variant(
         decisions=decisions,
         remedies=tried.remedies,
         refused=tried.refused,
-        counter_lines=_lines(full, mechanisms.code),
+        counter_lines=_lines(full, code),
         own_instructions_percent=100 * (mechanisms.own_ratio - 1),
         runs=paired.n_runs - before,
         seconds=time.monotonic() - started,

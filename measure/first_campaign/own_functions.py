@@ -182,7 +182,7 @@ class _Unit:
             line = self._first_number(chain, "DW_AT_decl_line")
             self._known[place] = -1
             by_compiler = any(self._entries.has(one, "DW_AT_artificial") for one in chain)
-            if file and line and not by_compiler and _LIBRARIES not in file:
+            if file and line and not by_compiler and not is_library_source(file):
                 one = Definition(file, line, self._parts(place))
                 self._definitions.setdefault(one, set()).add(self._parameters(place))
                 self._known[place] = self._indices.setdefault(one, len(self._indices))

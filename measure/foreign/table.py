@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from measure.foreign.trace import ForeignTrace, TraceFileError, name_and_unit, number, read_text
+from measure.foreign.trace import ForeignTrace, TraceFileError, is_measured, name_and_unit, number, read_text
 
 _BOUNDARY = re.compile(
     r"^(|unnamed: 0|index|record|(time|timestamp|begin|end|start|stop)"
@@ -20,6 +20,7 @@ _BOUNDARY = re.compile(
 )
 """Columns with the time of an interval, such as those of this project's traces (``begin_cycles``)."""
 
+_LONGEST_EXAMPLE = 20  # characters of a cell in a message
 _SEPARATORS = (",", ";", "\t", "|")
 
 
@@ -32,7 +33,8 @@ def read_csv(path: Path) -> ForeignTrace:
     """Read a text table with names in the first row, separated by commas, semicolons, tabs or bars.
 
     Lines that start with ``#`` are comments. Empty cells, ``nan`` and perf's ``<not counted>`` stand for values that
-    were not measured. ``name [unit]`` in the first row gives a unit. Raises `TraceFileError`.
+    were not measured. ``name [unit]`` in the first row gives a unit. Columns of text are left out, with a warning.
+    Raises `TraceFileError`.
     """
     lines = [
         (at, line)
@@ -45,7 +47,7 @@ def read_csv(path: Path) -> ForeignTrace:
     separator = max(_SEPARATORS, key=top.count)
     headings = [cell.strip() for cell in next(csv.reader([top], delimiter=separator))]
     _check_headings(headings, f"{path}:{first}")
-    rows = []
+    cells_of_lines = []
     for at, line in lines[1:]:
         cells = next(csv.reader([line], delimiter=separator))
         if len(cells) != len(headings):
@@ -53,15 +55,30 @@ def read_csv(path: Path) -> ForeignTrace:
                 f"{path}:{at}: got {len(cells)} columns, expected {len(headings)} as in line {first}; is the "
                 "file whole?"
             )
-        rows.append([
-            number(cell, path, at, f"column {heading!r}") for heading, cell in zip(headings, cells, strict=True)
-            if not is_boundary(heading)
-        ])  # fmt: skip
-    named = [name_and_unit(heading) for heading in headings if not is_boundary(heading)]
+        cells_of_lines.append((at, cells))
+    kept, warnings = [], []
+    for n, heading in enumerate(headings):
+        if is_boundary(heading):
+            continue
+        labels = [cell for _, cells in cells_of_lines if is_measured(cell := cells[n])]
+        if labels and all(label.strip()[0].isalpha() and not _is_infinite(label) for label in labels):
+            warnings.append(_text_column(heading, labels[0].strip()))
+        else:
+            kept.append(n)
+    rows = [[number(cells[n], path, at, f"column {headings[n]!r}") for n in kept] for at, cells in cells_of_lines]
+    named = [name_and_unit(headings[n]) for n in kept]
     values = np.array(rows, np.float64).reshape(len(rows), len(named))
-    return ForeignTrace(
-        path, "csv", tuple(name for name, _ in named), values, {name: unit for name, unit in named if unit}
-    )
+    units = {name: unit for name, unit in named if unit}
+    return ForeignTrace(path, "csv", tuple(name for name, _ in named), values, units, warnings=tuple(warnings))
+
+
+def _is_infinite(cell: str) -> bool:
+    """Whether a cell is a word for infinity: a number that cannot be used, no label."""
+    return cell.strip().lower() in ("inf", "infinity")
+
+
+def _text_column(heading: str, example: str) -> str:
+    return f"column {heading!r} has text ({example[:_LONGEST_EXAMPLE]!r}), no numbers: it is not compared."
 
 
 def read_parquet(path: Path) -> ForeignTrace:
@@ -75,9 +92,16 @@ def read_parquet(path: Path) -> ForeignTrace:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise TraceFileError(f"{path} is not a whole Parquet file: {reason}") from None
     _check_headings(table.column_names, str(path))
-    chosen = [heading for heading in table.column_names if not is_boundary(heading)]
-    for heading in chosen:
+    chosen, warnings = [], []
+    for heading in table.column_names:
         kind = table.schema.field(heading).type
+        if is_boundary(heading):
+            continue
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind):
+            labels = table.column(heading).drop_null()
+            warnings.append(_text_column(heading, str(labels[0].as_py()) if len(labels) else ""))
+            continue
+        chosen.append(heading)
         if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
             raise TraceFileError(f"{path}: column {heading!r}: got values of type {kind}, expected numbers")
     columns = [table.column(heading).cast("float64", safe=False).to_numpy() for heading in chosen]
@@ -86,11 +110,12 @@ def read_parquet(path: Path) -> ForeignTrace:
             raise TraceFileError(f"{path}: column {heading!r}: row {int(np.isinf(column).argmax())} is infinite")
     named = [name_and_unit(heading) for heading in chosen]
     units = {name: unit for name, unit in named if unit}
-    values = np.column_stack(columns)
+    values = np.column_stack(columns) if columns else np.empty((table.num_rows, 0))
     interval, totals = _interval_and_totals(table.schema)
     return ForeignTrace(
-        path, "parquet", tuple(name for name, _ in named), values, units, interval=interval, totals=totals
-    )
+        path, "parquet", tuple(name for name, _ in named), values, units, interval=interval, totals=totals,
+        warnings=tuple(warnings),
+    )  # fmt: skip
 
 
 def _interval_and_totals(schema: Any) -> tuple[str, dict[str, float]]:

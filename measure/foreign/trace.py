@@ -73,13 +73,18 @@ def read_text(path: Path) -> str:
         ) from None
 
 
+def is_measured(text: str) -> bool:
+    """Whether ``text`` stands for a value, and not for one that was not measured."""
+    return text.strip().lower() not in _MISSING
+
+
 def number(text: str, path: Path, line: int, what: str) -> float:
     """``text`` as a number, nan if it stands for a value that was not measured.
 
     Raises `TraceFileError` for other text and for infinities, naming file, line and ``what``.
     """
     stripped = text.strip()
-    if stripped.lower() in _MISSING:
+    if not is_measured(stripped):
         return float("nan")
     try:
         value = float(stripped)

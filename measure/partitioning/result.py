@@ -175,8 +175,10 @@ class PartitionResult:
     def sentences(self) -> list[str]:
         """What was proved, what is still open, and what to do about it."""
         lines = [self.outlook.sentence(self.proof)]
-        if self.best.groups or self.proof == "optimal":
+        if self.best.groups:
             lines.insert(0, _PROOFS[self.proof])
+        elif self.proof == "optimal":
+            lines.insert(0, "Proved: by these verdicts no group of these metrics is good.")
         if self.stopped:
             lines.append(f"Stopped by {self.stopped}: this is the best so far; the same command continues.")
         if self.time_needed:

@@ -157,6 +157,9 @@ def test_a_counter_that_stops_an_inlining_is_found_in_the_binaries(tmp_path: Pat
         "generate_moves no longer inlines generate_steps",
     ]
     assert decisions[0].place.startswith("chess.c:")
+    only_one_runs = compare_decisions(plain, both, (), {"generate_moves": 3})
+    assert decisions[1] in only_one_runs  # the other function is never entered: it is no evidence
+    assert {one.function for one in only_one_runs} == {"generate_moves"}
     assert not [one for one in compare_decisions(plain, alone, ()) if one.kind == "inlining"]
     kept = kept_inlining(Program(source=CHESS), plain, both, (), tmp_path)
     assert kept is not None

@@ -102,7 +102,8 @@ def test_csv(tmp_path: Path, separator: str) -> None:
 
 def test_csv_damaged(tmp_path: Path) -> None:
     assert refused(tmp_path, "a,b\n1,2\n3\n") == ("bad:3: got 1 columns, expected 2 as in line 1; is the file whole?")
-    assert refused(tmp_path, "a,b\n1,two\n") == "bad:2: column 'b': got 'two', expected a number"
+    assert refused(tmp_path, "a,b\n1,2\n1,two\n") == "bad:3: column 'b': got 'two', expected a number"
+    assert refused(tmp_path, "a,b\n1,1 234\n") == "bad:2: column 'b': got '1 234', expected a number"
     assert refused(tmp_path, "a,b\n1,inf\n") == "bad:2: column 'b': got 'inf', expected a number"
     assert "a named more than once" in refused(tmp_path, "a,a\n1,2\n")
     assert "got numbers (1, 2), expected the names" in refused(tmp_path, "1,2\n3,4\n")
@@ -127,9 +128,27 @@ def test_parquet(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(TraceFileError, match="is not a whole Parquet file"):
         read_trace(path)
-    pq.write_table(pa.table({"a": ["x"], "b": [1]}), path)
-    with pytest.raises(TraceFileError, match="column 'a': got values of type string, expected numbers"):
+    pq.write_table(pa.table({"a": [[1]], "b": [1]}), path)
+    with pytest.raises(TraceFileError, match="column 'a': got values of type list<element: int64>, expected numbers"):
         read_trace(path)
+
+
+def test_columns_of_text_are_no_metrics(tmp_path: Path) -> None:
+    """A label beside the counts made the whole table be refused."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    csv = read(tmp_path, 'cycles,phase,misses,host\n1,warm up,3,\n2,"solve, then print",4,node-1\n')
+    assert csv.metrics == ("cycles", "misses")
+    np.testing.assert_array_equal(csv.values, [[1, 3], [2, 4]])
+    told = ("column 'phase' has text ('warm up'), no numbers: it is not compared.",)
+    assert csv.warnings == (*told, "column 'host' has text ('node-1'), no numbers: it is not compared.")
+    path = tmp_path / "trace.parquet"
+    labels = pa.array(["warm up", None])
+    pq.write_table(pa.table({"cycles": [1, 2], "phase": labels, "kind": labels.dictionary_encode()}), path)
+    table = read_trace(path)
+    assert table.metrics == ("cycles",)
+    assert table.warnings == (*told, told[0].replace("phase", "kind"))
 
 
 @pytest.mark.parametrize("separator", [",", ";", "|", "\t", "@"])
