@@ -61,10 +61,15 @@ class DataCacheConfig(CacheConfig):
     """A first-level data cache."""
 
     write_policy: Literal["write_back", "write_through"] = Field(
-        default="write_back", description="When a store reaches the next level. Default write_back."
+        default="write_back",
+        description="When a store reaches the next level: at once, or when its line is evicted. Either way through a "
+        "write buffer that is never full: that takes no time and is no L2 access, and counts as a memory write where "
+        "the L2 does not hold the line. Default write_back.",
     )
     write_allocate: bool = Field(
-        default=True, description="Whether a store that misses brings the line in. Default true."
+        default=True,
+        description="Whether a store that misses brings the line in; otherwise it goes to the next level, as one that "
+        "is written through. Default true.",
     )
 
 

@@ -2,7 +2,7 @@
 
 Intervals with the same code can differ in them as in their waiting for memory, and on a machine with a deep pipeline
 that is most of their difference. Where they are known, no sample has to stand for them: an estimate gets the interval's
-own, and the cycles that they take.
+own, and the cycles that they take (`measure.cycle_close.estimated_events`).
 """
 
 from __future__ import annotations
@@ -15,13 +15,11 @@ from emulator.execution.intervals import Written
 from emulator.kernels.jit import BoundKernel
 from emulator.machine import Machine
 from emulator.timing.machine_config import MachineConfig
-from emulator.timing.machine_events import Event
 from emulator.timing.online_predictor import online_predictor
 from measure.cycle_close.mispredictions_kernel import take_mispredictions
 
 UNKNOWN = np.zeros(0, np.int64)
 """In place of a live count of mispredictions, where there is none."""
-_CYCLES = np.array([Event.CYCLES, Event.STALL_CYCLES, Event.FRONTEND_STALL_CYCLES])
 
 
 class MispredictionWatcher:
@@ -47,21 +45,6 @@ class MispredictionWatcher:
         if n_intervals and len(self._live) and np.isnan(self._counts[n_intervals - 1]):  # the guest has ended in it
             self._counts[n_intervals - 1], self._live[0] = self._live[0], 0
         return self._counts[:n_intervals]
-
-
-def with_mispredictions(
-    events: NDArray[np.float64], mispredicted: NDArray[np.float64], config: MachineConfig
-) -> NDArray[np.float64]:
-    """Estimated ``events`` of intervals, (..., N_EVENTS), with their ``mispredicted`` branches, (...,), where these are
-    not NaN, and the cycles that more or fewer of them take."""
-    known = np.isfinite(mispredicted)
-    if not known.any():
-        return events
-    more = np.where(known, mispredicted - events[..., Event.BRANCHES_MISPREDICTED], 0.0)
-    changed = events.copy()
-    changed[..., Event.BRANCHES_MISPREDICTED] += more
-    changed[..., _CYCLES] += (more * config.pipeline.mispredict_penalty_cycles)[..., None]
-    return changed
 
 
 def known_penalty_cycles(live: NDArray[np.int64], config: MachineConfig) -> int:

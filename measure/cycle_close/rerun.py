@@ -21,15 +21,15 @@ from emulator.timing.inorder import InOrderCore
 from emulator.timing.machine_config import MachineConfig
 from emulator.timing.machine_events import N_STATIC
 from measure.cycle_close.detail import DetailedRun
+from measure.cycle_close.estimated_events import completed, possible, with_static_events
 from measure.cycle_close.mispredictions import (
     UNKNOWN,
     MispredictionWatcher,
     followed_alone,
-    with_mispredictions,
 )
 from measure.cycle_close.reuse import WaitModel
 from measure.cycle_close.samples import Sample, choose_samples
-from measure.cycle_close.signature import SignatureMaker, StaticEventCounter, with_static_events
+from measure.cycle_close.signature import SignatureMaker, StaticEventCounter
 from measure.cycle_close.tracer import Category, Interval, Settings, samples_for, shares_of, table_for
 
 _BATCH_INSTRUCTIONS = 200_000_000  # in one call: some 40 ms, which bounds the delay of Ctrl-C
@@ -127,8 +127,8 @@ def trace_second_run(
         for number, events in each.items():
             all_samples.add(Sample(number, events), shares[number], float(first_run.waits[number]))
         estimated, sources = all_samples.estimates(shares, first_run.waits)
-        estimated = with_static_events(estimated * np.diff(first_run.ends)[:, None], first_run.static_events)
-        estimated = with_mispredictions(estimated, first_run.mispredicted, core.config)
+        estimated *= np.diff(first_run.ends)[:, None]
+        estimated = completed(estimated, first_run.static_events, first_run.mispredicted, core.config)
     for number, phase in enumerate(first_run.phases.tolist()):
         begin, end = int(first_run.ends[number]), int(first_run.ends[number + 1])
         category, source = Category.MATCHED, number
@@ -139,7 +139,7 @@ def trace_second_run(
         else:
             source = min(chosen[phase], key=lambda sample: (abs(sample - number), sample))
         if category is Category.SIMULATED or not settings.wait_step:
-            events = with_static_events(each[source] * (end - begin), first_run.static_events[number])
+            events = possible(with_static_events(each[source] * (end - begin), first_run.static_events[number]))
         else:
             events = estimated[number]
         distance = float(first_run.distances[number])

@@ -19,12 +19,13 @@ from emulator.machine import Machine
 from emulator.timing.inorder import InOrderCore
 from measure.cycle_close.classifier import Match
 from measure.cycle_close.detail import DetailedRun
-from measure.cycle_close.mispredictions import MispredictionWatcher, known_penalty_cycles, with_mispredictions
+from measure.cycle_close.estimated_events import completed, with_static_events
+from measure.cycle_close.mispredictions import MispredictionWatcher, known_penalty_cycles
 from measure.cycle_close.online_kernel import BUCKETS
 from measure.cycle_close.reuse import WaitModel
 from measure.cycle_close.samples import Sample, most_typical, wait_bucket
 from measure.cycle_close.schedule import BADLY, SampleSchedule
-from measure.cycle_close.signature import SignatureMaker, StaticEventCounter, with_static_events
+from measure.cycle_close.signature import SignatureMaker, StaticEventCounter
 from measure.cycle_close.tracer import (
     Category,
     Interval,
@@ -108,9 +109,11 @@ class RollBackTracer:
                     category = Category.MATCHED
                     with_waits = self.settings.wait_step > 0
                     sample = self._samples.estimate(shares[place], wait) if with_waits else self._of_phase[match.phase]
-                events = with_static_events(sample.events_each * (end - begin), static[place])
-                if category is not Category.SIMULATED:
-                    events = with_mispredictions(events, mispredicted[place], self._core.config)
+                events = sample.events_each * (end - begin)
+                if category is Category.SIMULATED:
+                    events = with_static_events(events, static[place])
+                else:
+                    events = completed(events, static[place], mispredicted[place], self._core.config)
                 yield Interval(number + place, begin, end, match.phase, category, sample.number, match.distance, events)
             number += len(found)
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from emulator.events import BlockFacts, OpClass
 from emulator.execution.intervals import Intervals
-from emulator.timing.machine_events import FIRST_DYNAMIC, FIRST_STATIC, N_STATIC, Event, static_events
+from emulator.timing.machine_events import N_STATIC, static_events
 
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2**64 over the golden ratio: spreads neighbouring addresses
 
@@ -40,28 +40,6 @@ class StaticEventCounter:
         out = np.zeros((len(intervals), N_STATIC), np.int64)
         add_up(intervals.starts, intervals.blocks, intervals.executions, self._each, out)
         return out
-
-
-# Dynamic events and the static events in proportion to which they are scaled, so that their rates are kept.
-_RATE_OF = {
-    Event.BRANCHES_TAKEN: Event.BRANCHES_CONDITIONAL,
-    Event.BRANCHES_MISPREDICTED: Event.BRANCHES_CONDITIONAL,
-    Event.L1D_MISSES: Event.L1D_ACCESSES,
-    Event.L1D_LOAD_MISSES: Event.LOADS,
-    Event.L1D_STORE_MISSES: Event.STORES,
-    Event.L1D_WRITEBACKS: Event.L1D_ACCESSES,
-}
-_PARTS = np.array([*_RATE_OF], np.int64)
-_WHOLES = np.array([*_RATE_OF.values()], np.int64)
-
-
-def with_static_events(estimate: NDArray[np.float64], static: NDArray[np.int64]) -> NDArray[np.float64]:
-    """The events of intervals, (..., N_EVENTS): an ``estimate`` with exact ``static`` events, (..., N_STATIC)."""
-    events = estimate.copy()
-    events[..., FIRST_STATIC:FIRST_DYNAMIC] = static
-    estimated, actual = estimate[..., _WHOLES], events[..., _WHOLES]
-    events[..., _PARTS] *= np.divide(actual, estimated, out=np.ones(estimated.shape), where=estimated > 0)
-    return events
 
 
 class SignatureMaker:

@@ -25,14 +25,15 @@ from emulator.timing.online_predictor import online_predictor
 from emulator.timing.warm import Touched
 from measure.cycle_close.classifier import Base, SignatureTable, Update, WhenFull
 from measure.cycle_close.code_lines import CodeLines
-from measure.cycle_close.mispredictions import UNKNOWN, known_penalty_cycles, with_mispredictions
+from measure.cycle_close.estimated_events import completed
+from measure.cycle_close.mispredictions import UNKNOWN, known_penalty_cycles
 from measure.cycle_close.online import OnlinePhases
 from measure.cycle_close.online_kernel import BUCKETS, Found
 from measure.cycle_close.predictors import predictor_named
 from measure.cycle_close.reuse import WaitModel
 from measure.cycle_close.samples import Sample, Samples
 from measure.cycle_close.schedule import BADLY
-from measure.cycle_close.signature import StaticEventCounter, with_static_events
+from measure.cycle_close.signature import StaticEventCounter
 from measure.cycle_close.warmup import RecordQueue
 
 _RECORD = TraceSelection(blocks=True, addresses=True)
@@ -255,8 +256,7 @@ class Tracer:
             self._last = estimate
             events = estimate.events_each * instructions
             if sample is None:
-                events = with_static_events(events, static[row])
-                events = with_mispredictions(events, found.mispredicted[row], self.core.config)
+                events = completed(events, static[row], found.mispredicted[row], self.core.config)
             yield Interval(*place, category, estimate.number, distance, events)
 
     def _sampled(
@@ -352,8 +352,7 @@ def reestimate(
     shares, waits, static, mispredicted = all_shares[:n], all_waits[:n], all_static[:n], all_mispredicted[:n]
     events, sources = samples.estimates(shares, waits)
     instructions = np.array([one.instructions for one in intervals])
-    events = with_static_events(events * instructions[:, None], static)
-    events = with_mispredictions(events, mispredicted, config)
+    events = completed(events * instructions[:, None], static, mispredicted, config)
     return [
         one
         if one.category is Category.SIMULATED or one.category in keep

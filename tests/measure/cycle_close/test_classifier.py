@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from emulator.timing.machine_events import FIRST_STATIC, N_STATIC, Event
 from measure.cycle_close.classifier import SignatureTable
-from measure.cycle_close.signature import with_static_events
+from measure.cycle_close.estimated_events import with_static_events
 
 
 def signature(*values: int) -> np.ndarray:

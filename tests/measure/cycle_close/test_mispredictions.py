@@ -14,7 +14,8 @@ from emulator.timing.machine_config import MachineConfig
 from emulator.timing.machine_events import N_EVENTS, Event
 from emulator.timing.machine_file import load_machine
 from instrumenter.building.program_build import build_program
-from measure.cycle_close.mispredictions import UNKNOWN, known_penalty_cycles, with_mispredictions
+from measure.cycle_close.estimated_events import with_mispredictions
+from measure.cycle_close.mispredictions import UNKNOWN, known_penalty_cycles
 from measure.cycle_close.rerun import trace_in_two_runs
 from measure.cycle_close.rollback import RollBackTracer
 from measure.cycle_close.samples import Sample, Samples

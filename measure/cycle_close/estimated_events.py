@@ -1,0 +1,99 @@
+"""Completes the estimated events of an interval: what is known of it exactly, and what can happen at all.
+
+An estimate combines samples, and weights that follow the effect of waiting may be negative: each event is close to the
+truth, but not all of them are possible together, such as more misses than accesses in an interval with few of them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emulator.timing.machine_config import MachineConfig
+from emulator.timing.machine_events import FIRST_DYNAMIC, FIRST_STATIC, Event
+
+# Dynamic events and the static events in proportion to which they are scaled, so that their rates are kept.
+_RATE_OF = {
+    Event.BRANCHES_TAKEN: Event.BRANCHES_CONDITIONAL,
+    Event.BRANCHES_MISPREDICTED: Event.BRANCHES_CONDITIONAL,
+    Event.L1D_MISSES: Event.L1D_ACCESSES,
+    Event.L1D_LOAD_MISSES: Event.LOADS,
+    Event.L1D_STORE_MISSES: Event.STORES,
+    Event.L1D_WRITEBACKS: Event.L1D_ACCESSES,
+}
+_PARTS = np.array([*_RATE_OF], np.int64)
+_WHOLES = np.array([*_RATE_OF.values()], np.int64)
+_CYCLES = np.array([Event.CYCLES, Event.STALL_CYCLES, Event.FRONTEND_STALL_CYCLES])
+
+AT_MOST = (
+    (Event.BRANCHES_TAKEN, Event.BRANCHES_CONDITIONAL),
+    (Event.BRANCHES_MISPREDICTED, Event.BRANCHES_CONDITIONAL),
+    (Event.L1I_MISSES, Event.L1I_ACCESSES),
+    (Event.L1D_MISSES, Event.L1D_ACCESSES),
+    (Event.STALL_CYCLES, Event.CYCLES),
+    (Event.FRONTEND_STALL_CYCLES, Event.STALL_CYCLES),
+    (Event.L2_MISSES, Event.L2_ACCESSES),
+    (Event.L2_DATA_MISSES, Event.L2_DATA_ACCESSES),
+    (Event.L2_DATA_MISSES, Event.L2_MISSES),
+)
+"""Events of which there are never more than of others; those that limit others come before these."""
+SUMS = (
+    (Event.L1D_MISSES, Event.L1D_LOAD_MISSES, Event.L1D_STORE_MISSES),
+    (Event.L2_ACCESSES, Event.L1I_MISSES, Event.L2_DATA_ACCESSES),
+)
+"""Events that are the sum of two others; the second one on machines with an L2 cache."""
+
+
+def completed(
+    estimate: NDArray[np.float64], static: NDArray[np.int64], mispredicted: NDArray[np.float64], config: MachineConfig
+) -> NDArray[np.float64]:
+    """The events of intervals, (..., N_EVENTS), from an ``estimate`` of them: with their exact ``static`` events,
+    (..., N_STATIC), and ``mispredicted`` branches, (...,), where these are not NaN; and possible together."""
+    return possible(with_mispredictions(with_static_events(estimate, static), mispredicted, config))
+
+
+def with_static_events(estimate: NDArray[np.float64], static: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The events of intervals, (..., N_EVENTS): an ``estimate`` with exact ``static`` events, (..., N_STATIC)."""
+    events = estimate.copy()
+    events[..., FIRST_STATIC:FIRST_DYNAMIC] = static
+    estimated, actual = estimate[..., _WHOLES], events[..., _WHOLES]
+    events[..., _PARTS] *= np.divide(actual, estimated, out=np.ones(estimated.shape), where=estimated > 0)
+    return events
+
+
+def with_mispredictions(
+    events: NDArray[np.float64], mispredicted: NDArray[np.float64], config: MachineConfig
+) -> NDArray[np.float64]:
+    """Estimated ``events`` of intervals, (..., N_EVENTS), with their ``mispredicted`` branches, (...,), where these are
+    not NaN, and the cycles that more or fewer of them take."""
+    known = np.isfinite(mispredicted)
+    if not known.any():
+        return events
+    more = np.where(known, mispredicted - events[..., Event.BRANCHES_MISPREDICTED], 0.0)
+    changed = events.copy()
+    changed[..., Event.BRANCHES_MISPREDICTED] += more
+    changed[..., _CYCLES] += (more * config.pipeline.mispredict_penalty_cycles)[..., None]
+    return changed
+
+
+def possible(events: NDArray[np.float64]) -> NDArray[np.float64]:
+    """``events``, (..., N_EVENTS), with what can happen together: none below 0, `AT_MOST` and `SUMS`.
+
+    Cycles and static events stay. Of a sum the whole stays, and its parts share it in their proportion; accesses of
+    the L2 cache follow from the misses of the others.
+    """
+    found = np.maximum(events, 0.0)
+    _limit(found, AT_MOST[:6])
+    whole, one, other = (found[..., event] for event in SUMS[0])
+    parts = one + other
+    share = np.divide(one, parts, out=np.ones(parts.shape), where=parts > 0)
+    found[..., SUMS[0][1]], found[..., SUMS[0][2]] = share * whole, (1 - share) * whole
+    whole, one, other = (found[..., event] for event in SUMS[1])
+    found[..., SUMS[1][0]] = np.where(whole > 0, one + other, 0.0)
+    _limit(found, AT_MOST[6:])
+    return found
+
+
+def _limit(events: NDArray[np.float64], pairs: tuple[tuple[Event, Event], ...]) -> None:
+    for part, whole in pairs:
+        events[..., part] = np.minimum(events[..., part], events[..., whole])
