@@ -332,7 +332,8 @@ def _print_deviations(console: Console, found: pd.DataFrame) -> None:
     print_table(console, "Deviation from the full simulation \\[%]", names, rows, right=range(1, len(names)))
     console.print(
         "All: mean of the intervals. Apart: their mean difference in the metric's own unit. Per 1000: how many "
-        "accesses or branches there are per 1000 instructions; the rate of few says little about the program's time.",
+        "accesses or branches there are per 1000 instructions in the median interval; the rate of few says little "
+        "about the program's time.",
         style="dim",
     )  # fmt: skip
 

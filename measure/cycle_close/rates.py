@@ -98,13 +98,14 @@ def _accesses_per_1000_instructions(table: pd.DataFrame, name: str) -> float:
     below = RATES[name][1] if name in RATES else Event.INSTRUCTIONS
     if below == Event.INSTRUCTIONS:
         return float("nan")
-    return float(1000 * table[below.name.lower()].sum() / table["instructions"].sum())
+    return float(1000 * (table[below.name.lower()] / table["instructions"]).median())
 
 
 def deviations(actual: pd.DataFrame, estimated: pd.DataFrame) -> pd.DataFrame:
     """Per metric: average point-wise deviation over all intervals and by category, and the whole run's error,
     all in percent; the mean absolute difference of an interval, in the metric's unit; and for rates of accesses, how
-    many of them there are per 1000 instructions, else NaN. Both tables must have the same intervals."""
+    many of them there are per 1000 instructions in the median interval, else NaN. Both tables must have the same
+    intervals."""
     if not np.array_equal(actual["end_instructions"], estimated["end_instructions"]):
         raise ValueError("the traces have different intervals")
     import pandas as pd

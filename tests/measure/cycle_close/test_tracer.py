@@ -217,11 +217,18 @@ def test_deviations_are_absolute_too_and_tell_how_many_accesses_a_rate_is_of() -
     def with_misses(l2_misses: int) -> pd.DataFrame:
         events = np.zeros(len(Event))
         events[[Event.INSTRUCTIONS, Event.CYCLES, Event.L2_ACCESSES, Event.L2_MISSES]] = 10_000, 20_000, 4, l2_misses
-        return table_of([Interval(0, 0, 10_000, 0, Category.SIMULATED, 0, 0.0, events)])
+        many = events + 1000 * (np.arange(len(Event)) == Event.L2_ACCESSES)
+        bounds = [(0, 10_000), (10_000, 20_000), (20_000, 30_000)]
+        return table_of(
+            [
+                Interval(n, *bounds[n], 0, Category.SIMULATED, 0, 0.0, each)
+                for n, each in enumerate((events, many, events))
+            ]
+        )
 
     compared = deviations(with_misses(3), with_misses(1)).set_index("metric")
-    assert compared["deviation_percent"]["l2_hit_rate"] == pytest.approx(200)
-    assert compared["absolute"]["l2_hit_rate"] == pytest.approx(0.5)
+    assert compared["deviation_percent"]["l2_hit_rate"] == pytest.approx((2 * 200 + 100 * 2 / 1001) / 3)
+    assert compared["absolute"]["l2_hit_rate"] == pytest.approx((2 * 0.5 + 2 / 1004) / 3)
     assert compared["accesses_per_1000_instructions"]["l2_hit_rate"] == pytest.approx(0.4)
     assert compared["absolute"]["cpi"] == 0
     assert np.isnan(compared["accesses_per_1000_instructions"]["cpi"])
