@@ -222,7 +222,7 @@ def test_deviations_are_absolute_too_and_tell_how_many_accesses_a_rate_is_of() -
         return table_of(
             [
                 Interval(n, *bounds[n], 0, Category.SIMULATED, 0, 0.0, each)
-                for n, each in enumerate((events, many, events))
+                for n, each in enumerate([events, many, events])
             ]
         )
 
