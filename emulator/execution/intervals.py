@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from emulator.engine.address_tables import Table
 from emulator.engine.hart_state import MAX_BLOCKS, REUSE_BINS, Hart
 from emulator.engine.tiering.tiers import Tier
 from emulator.kernels.jit import BoundKernel
@@ -73,6 +75,9 @@ class IntervalWriter:
         self._kernel = kernel
         self._jobs = np.zeros(1, kernel.JOB_DTYPE)
         self._job = self._jobs[0]
+        self._job_words = self._jobs.view(np.int64).data  # faster than fields, for each system call
+        self._bound: BoundKernel | None = None
+        self._bound_for: tuple[Any, ...] = ()
         self._job["instructions"] = self._begin = instructions
         self._job["target"] = instructions + length
         self._hart_words = self._hart.words.view(np.int64)
@@ -119,7 +124,8 @@ class IntervalWriter:
     @property
     def is_full(self) -> bool:
         """Whether all intervals are recorded, or the watcher has ended the series."""
-        return bool(self._job["done"] == len(self.ends) or self._job["enough"])
+        words = self._job_words
+        return words[self._kernel.DONE] == len(self.ends) or bool(words[self._kernel.ENOUGH])
 
     @property
     def is_open(self) -> bool:
@@ -138,22 +144,38 @@ class IntervalWriter:
         ``tiers``: the translating and the interpreting one; ``longest_path``: instructions that a translation may run
         beyond its budget; ``stop``: instructions in all at which to stop; ``n_blocks``: (1,) number of blocks, live.
         """
-        job = self._job
+        kernel, words, hart = self._kernel, self._job_words, self._hart
         fast, exact = (tier.dispatch_table for tier in tiers)
         self.make_room(int(n_blocks[0]))
-        job["stop"], job["longest_path"], job["length"] = stop, longest_path, length
+        counters, watch = hart.branch_counters, self._watch
+        current = (
+            fast, exact, n_blocks, watch, hart.counts, hart.reuses, counters.values, counters.n, counters.starts,
+            counters.terms, self.blocks,
+        )  # fmt: skip
+        if len(self._bound_for) != len(current) or any(map(operator.is_not, current, self._bound_for)):
+            self._bind(enter, *current[:4])
+            self._bound_for = current
+        words[kernel.STOP], words[kernel.LONGEST_PATH], words[kernel.LENGTH] = stop, longest_path, length
+        assert self._bound is not None
+        reason = self._bound()
+        return words[kernel.INSTRUCTIONS], bool(words[kernel.EXACTLY]), reason
+
+    def _bind(
+        self, enter: int, fast: Table, exact: Table, n_blocks: NDArray[np.int64],
+        watch: BoundKernel | None,
+    ) -> None:  # fmt: skip
+        """Bind the kernel to the current arrays, and write their addresses into the job."""
+        job = self._job
         job["enter_at"], job["state_at"] = enter, self._hart.address
         job["fast_at"], job["exact_at"] = fast.address, exact.address
-        watch = self._watch
         job["watcher_at"], job["watcher_argument"] = (watch.function, watch.argument) if watch else (0, 0)
         hart = self._kernel.HartWords(self._hart_words, fast.view("u8"), exact.view("u8"), n_blocks)
-        reason = self._kernel.run_intervals(self._jobs, hart, *self._arrays())
-        return int(job["instructions"]), bool(job["exactly"]), reason
+        self._bound = self._kernel.run_intervals.bound(self._jobs, hart, *self._arrays())
 
     def make_room(self, n_blocks: int) -> None:
         """Make room for one more interval with an entry for every block."""
         has_room = len(self.blocks)
-        while len(self.blocks) < self._job["entries"] + n_blocks:
+        while len(self.blocks) < self._job_words[self._kernel.ENTRIES] + n_blocks:
             self.blocks = np.concatenate([self.blocks, np.zeros_like(self.blocks)])
             self.executions = np.concatenate([self.executions, np.zeros_like(self.executions)])
         if len(self.blocks) > has_room:

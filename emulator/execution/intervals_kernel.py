@@ -34,8 +34,10 @@ JOB_DTYPE = np.dtype(
     ]
 )  # fmt: skip
 _PLACES = {name: place for place, name in enumerate(JOB_DTYPE.names or ())}
-DONE, N_BLOCKS, ENOUGH = _PLACES["done"], _PLACES["n_blocks"], _PLACES["enough"]
-"""Places in a job as int64 words, for watchers."""
+DONE, N_BLOCKS, ENOUGH, ENTRIES = (_PLACES[name] for name in ("done", "n_blocks", "enough", "entries"))
+INSTRUCTIONS, EXACTLY, STOP = (_PLACES[name] for name in ("instructions", "exactly", "stop"))
+LONGEST_PATH, LENGTH = _PLACES["longest_path"], _PLACES["length"]
+"""Places in a job as int64 words."""
 
 CHUNK = 16  # counters that are looked at together: most are 0, and the host compares several at once
 

@@ -78,7 +78,8 @@ class _Code(NamedTuple):
 class BoundKernel:
     """A kernel with its arguments, for kernels that call it by address: ``call_address(function, argument)``.
 
-    ``function``, ``argument``: host addresses, valid while this object exists. Calling the object calls the kernel.
+    ``function``, ``argument``: host addresses, valid while this object exists. Calling the object calls the kernel, in
+    less time than with its arguments anew.
     """
 
     def __init__(self, code: _Code, packed: bytes, arguments: tuple[Any, ...]) -> None:
@@ -86,8 +87,8 @@ class BoundKernel:
         self._buffer = ctypes.create_string_buffer(packed, len(packed))
         self.function, self.argument = code.address, ctypes.addressof(self._buffer)
 
-    def __call__(self) -> None:
-        self._call(self._packed)
+    def __call__(self) -> Any:
+        return self._call(self._packed)
 
 
 class Kernel(KernelFunction):
