@@ -26,12 +26,14 @@ class Counted:
     """Counts of a variant's counters in a run, means over its runs.
 
     ``events``: by metric that counts events; ``sums``: metrics that add up an expression, whose counter does not show
-    how often it grew. ``added_instructions``: over the mean baseline.
+    how often it grew. ``added_instructions``: over the mean baseline. ``free``: metrics that the machine counts at no
+    cost or a second run counts, which are in neither.
     """
 
     events: Mapping[str, float]
     sums: tuple[str, ...]
     added_instructions: float
+    free: tuple[str, ...] = ()
 
 
 def advice(
@@ -142,6 +144,11 @@ def _metrics_behind(variant: VariantReport, variants: Sequence[VariantReport], c
         sentences.append(
             f"most of its {variant.overhead} come from {', '.join(most)}: {covered / total:.0%} of the {total:,.0f} "
             f"events in the records of a run{rest}{each}."
+        )
+    elif counted.free and not counted.events and not counted.sums:
+        sentences.append(
+            f"none of its metrics costs the measured program an instruction (method probe or second_run): its "
+            f"{variant.overhead} come from code that the compiler makes otherwise where a probe stands."
         )
     elif not total and not counted.sums:
         sentences.append(

@@ -170,14 +170,16 @@ def _counted(plan: Plan, outcome: Outcome) -> dict[str, Counted]:
     found = {}
     for variant, metrics in plan.campaign.variant_sets().items():
         runs = runs_of(outcome.runs, variant)
-        sums = tuple(m for m in metrics if specs[m].add is not None or specs[m].event == "alloc_bytes")
+        free = tuple(m for m in metrics if specs[m].method != "counter")
+        counters = [m for m in metrics if m not in free]
+        sums = tuple(m for m in counters if specs[m].add is not None or specs[m].event == "alloc_bytes")
         events = {
             metric: float(np.mean([run.trace.columns((metric,)).sum() for run in runs]))
-            for metric in metrics
+            for metric in counters
             if runs and metric not in sums
         }
         added = float(np.mean([run.total_instructions for run in runs])) - baseline if runs else 0.0
-        found[variant] = Counted(events, sums, added)
+        found[variant] = Counted(events, sums, added, free)
     return found
 
 

@@ -148,7 +148,8 @@ def _more_runs(result: Perturbation, purpose: str) -> str:
         return ""
     more = _count(result.extra_runs_needed, "more baseline")
     if result.paired:
-        return f" About {more}, each with its instrumented run, would probably (80%) {purpose}."
+        each = "each with" if result.extra_runs_needed > 1 else "with"
+        return f" About {more}, {each} its instrumented run, would probably (80%) {purpose}."
     return f" About {more} and as many more instrumented runs would probably (80%) {purpose}."
 
 

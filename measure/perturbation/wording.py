@@ -72,7 +72,7 @@ def beside(perturbation: Perturbation) -> str:
     parts = []
     if unknown := len(perturbation.of("not assessable")):
         noun = "pairs" if perturbation.kind == "inner" else "metrics"
-        parts.append(f"{unknown} of {len(perturbation.pairs)} {noun} are not assessable")
+        parts.append(f"{unknown} of {len(perturbation.pairs)} {noun} {'is' if unknown == 1 else 'are'} not assessable")
     if perturbation.n_runs == 1:
         parts.append("it rests on one run")
     elif perturbation.exploratory:

@@ -105,9 +105,7 @@ class VariantChange:
         )
         shown = [pair for pair in self.pairs if pair.test.verdict in BROKEN]
         if shown:
-            size = "by more than delta" if self.verdict == "perturbed" else "perhaps by less than delta"
-            names = listed([pair.name for pair in shown], 3)
-            what = f"the instrumentation changes relations otherwise than before, {size}: {names}"
+            what = f"the instrumentation changes relations otherwise than before, {', and '.join(_sizes(shown))}"
         elif self.verdict == "equivalent":
             what = "the changes of all pairs that can be assessed are shown to be the same within delta"
         elif self.verdict == "not assessable":
@@ -120,6 +118,13 @@ class VariantChange:
             runs = f"{self.n_before} pairs" if self.paired else f"{self.n_before} and {self.n_after} runs"
             what += f": {runs} allow no p-value below {p_number(self.smallest_p)}, so give both campaigns more"
         return f"{self.name}: {verdicts}; {what} ({p_text(self.p_value)}, at a level of {self.level:.3g})."
+
+
+def _sizes(shown: Sequence[PairChange]) -> list[str]:
+    """By how much pairs that changed differ, in words, with their names: those shown to exceed delta come first."""
+    sizes = {"perturbed": "by more than delta", "changed": "perhaps by less than delta"}
+    names = {verdict: [pair.name for pair in shown if pair.test.verdict == verdict] for verdict in sizes}
+    return [f"{sizes[verdict]}: {listed(mine, 3)}" for verdict, mine in names.items() if mine]
 
 
 @dataclass(frozen=True)

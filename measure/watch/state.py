@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from measure.campaign.comparison import Comparison, runs_of
+from measure.campaign.comparison import Comparison, compared, runs_of
 from measure.campaign.plan import Plan
 from measure.campaign.plan_file import FILE_NAME, load_plan
 from measure.campaign.run_types import BASELINE, Run
@@ -219,7 +219,14 @@ class Observer:
         verdicts = {}
         by_variant = {name: runs_of(runs, name) for name in plan.campaign.variant_sets()}
         if len(baselines) >= FEWEST_RUNS:
-            by_variant = {name: mine for name, mine in by_variant.items() if len(mine) >= FEWEST_RUNS}
+            # Until a paired campaign has enough pairs its runs would be tested as independent ones, which they are not,
+            # and with a p-value that its own test cannot have.
+            by_variant = {
+                name: mine
+                for name, mine in by_variant.items()
+                if len(mine) >= FEWEST_RUNS
+                and (not incomplete or not plan.campaign.pairs or compared(plan.campaign, baselines, mine).paired)
+            }
             within = plan.campaign.model_copy(update={"outer": False})  # aligning runs takes too long for a live page
             comparison = Comparison(within, baselines, by_variant)
             with contextlib.suppress(MeasureError, ValueError):  # traces too short: the campaign itself reports it

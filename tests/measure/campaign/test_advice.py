@@ -60,6 +60,18 @@ def test_a_counter_that_adds_values_tells_no_events() -> None:
     assert told([variant("x", "ab", "perturbed")])[0].startswith("Next: ")
 
 
+def test_metrics_that_cost_nothing_are_not_said_to_add_instructions() -> None:
+    """"100% of the 749,875 events in the records of a run" stood beside metrics that no counter of the program has."""
+    one = variant("x", "ab", "perturbed")
+    alone = advice([one], {"x": Counted({}, (), 300.0, ("a", "b"))}, "")
+    assert alone[0] == (
+        "x: none of its metrics costs the measured program an instruction (method probe or second_run): its +1.50% "
+        "instructions come from code that the compiler makes otherwise where a probe stands."
+    )
+    beside = advice([one], {"x": Counted({"b": 100.0}, (), 300.0, ("a",))}, "")
+    assert beside[0].startswith("x: most of its +1.50% instructions come from b: 100% of the 100 events")
+
+
 def test_what_a_smaller_equivalent_set_lacks_is_behind_it() -> None:
     sets = [
         variant("s", "a", "equivalent"),

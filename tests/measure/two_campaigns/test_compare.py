@@ -6,6 +6,7 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from measure.campaign.run_command import load_results
 from measure.cli import main
 from measure.two_campaigns.change_test import ChangeTest, compare_changes, smallest_p
-from measure.two_campaigns.comparison import CampaignsCompared, SideVerdicts, VariantChange
+from measure.two_campaigns.comparison import CampaignsCompared, PairChange, SideVerdicts, VariantChange
 from measure.two_campaigns.design_facts import different_programs, differing_facts
 from tests.measure.demo_program import CAMPAIGN, PROGRAM
 from tests.measure.report.page_structure import csv_in
@@ -114,6 +115,23 @@ def test_a_p_value_stands_beside_its_level_and_too_few_runs_are_said() -> None:
         "v: perturbed before and after; no difference of the changes is shown, nor its absence: 6 pairs allow no "
         "p-value below 0.031, so give both campaigns more (p = 0.031, at a level of 0.0125)."
     )
+
+
+def test_only_the_pairs_that_differ_by_more_than_delta_are_said_to() -> None:
+    """One of 13 pairs differed by more than delta, and "by more than delta" stood before 12 others, too."""
+    def pair(name: str, verdict: Any) -> PairChange:
+        test = ChangeTest(0.1, 0.2, 0.1, (0.0, 0.2), (0.0, 0.3), 0.01, verdict)
+        return PairChange(name, "B", "equivalent", "equivalent", test)
+
+    pairs = (pair("A", "perturbed"), *(pair(name, "changed") for name in "CDEF"), pair("G", "inconclusive"))
+    side = SideVerdicts("perturbed", "perturbed", None, {})
+    found = VariantChange("v", side, side, "perturbed", 0.001, pairs, 9, 9, True, 0.0125, 0.0039)
+    assert found.text == (
+        "v: perturbed before and after; the instrumentation changes relations otherwise than before, by more than "
+        "delta: A - B, and perhaps by less than delta: C - B, D - B, E - B and 1 more (p = 0.001, at a level of 0.0125)."
+    )
+    alone = replace(found, verdict="changed", pairs=pairs[1:3])
+    assert "otherwise than before, perhaps by less than delta: C - B, D - B (p = 0.001" in alone.text
 
 
 # --- the command

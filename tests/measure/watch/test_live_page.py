@@ -41,7 +41,7 @@ software_metrics:
   perturbing: {{event: call, callee: next}}
 variants: {{light: [rounds], heavy: [rounds, perturbing]}}
 baselines: 12
-replicates: 6
+replicates: 8
 outer: false
 controls: false
 noise: {{code_layouts: 1}}
@@ -64,14 +64,14 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def begun(finished: Path, tmp_path: Path) -> Path:
-    """The campaign with 16 of its 24 runs, a second apart, since it was started 20 seconds ago."""
+    """The campaign with 24 of its 28 runs, a second apart, since it was started 30 seconds ago."""
     directory = tmp_path / "begun"
     (directory / "traces").mkdir(parents=True)
     keys = [one["key"] for one in json.loads((finished / "plan.json").read_text())["runs"]]
-    start = time.time() - 20
+    start = time.time() - 30
     shutil.copy(finished / "plan.json", directory)
     os.utime(directory / "plan.json", (start, start))
-    for n, key in enumerate(keys[:16]):
+    for n, key in enumerate(keys[:24]):
         trace = Path(shutil.copy(finished / "traces" / f"{key}.parquet", directory / "traces"))
         os.utime(trace, (start + 1 + n, start + 1 + n))
     return directory
@@ -96,9 +96,9 @@ def test_while_it_runs(begun: Path) -> None:
         before = contents(begun)
         observer = Observer(begun)
         state = observer.state()
-        assert (state.phase, state.done, state.planned) == ("running", 16, 24)
+        assert (state.phase, state.done, state.planned) == ("running", 24, 28)
         assert [group.name for group in state.groups] == ["baseline", "light", "heavy"]
-        assert sum(group.done for group in state.groups) == 16
+        assert sum(group.done for group in state.groups) == 24
         assert state.left == "under 10 s left" or " s left" in state.left
         heavy = state.groups[2]
         assert heavy.verdict
@@ -107,7 +107,7 @@ def test_while_it_runs(begun: Path) -> None:
         page = render_watch(state, live=False)
         assert problems(page) == []
         assert "Verdicts so far: preliminary" in page
-        assert '<progress max="24" value="16"' in page
+        assert '<progress max="28" value="24"' in page
         assert "noscript" not in page
         assert contents(begun) == before  # nothing is written where the campaign works
     assert observer.state().phase == "stopped"
@@ -123,8 +123,22 @@ def test_verdicts_are_computed_anew_when_a_tenth_of_the_runs_is_new(begun: Path,
     for path in new[1:]:
         shutil.copy(path, begun / "traces")
     state = observer.state()
-    assert (state.phase, state.done) == ("analysing", 24)  # there is no summary.json yet
+    assert (state.phase, state.done) == ("analysing", 28)  # there is no summary.json yet
     assert [one.words for one in state.groups] != [one.words for one in first]
+
+
+def test_a_paired_campaign_has_no_verdict_before_it_has_enough_pairs(begun: Path) -> None:
+    """Five pairs were tested as independent runs, with p = 0.004, where the campaign's own test found p = 0.078."""
+    plan = json.loads((begun / "plan.json").read_text())["runs"]
+    pairs = 0
+    for one in reversed(plan):  # leave five pairs of each variant
+        spec = one["spec"]
+        if spec["variant"] != "baseline" and spec["replicate"] >= 5:
+            (begun / "traces" / f"{one['key']}.parquet").unlink(missing_ok=True)
+    for one in plan:
+        pairs += one["spec"]["variant"] == "heavy" and (begun / "traces" / f"{one['key']}.parquet").exists()
+    assert pairs == 5
+    assert [one.verdict for one in Observer(begun).state().groups] == ["", "", ""]
 
 
 def test_failed_runs_are_told(begun: Path) -> None:
@@ -132,7 +146,7 @@ def test_failed_runs_are_told(begun: Path) -> None:
     with Store(begun) as store:
         from measure.campaign.run_types import RunSpec
 
-        store.save_failure(saved[20]["key"], RunSpec.from_json(saved[20]["spec"]), "the program ended with <3>")
+        store.save_failure(saved[26]["key"], RunSpec.from_json(saved[26]["spec"]), "the program ended with <3>")
     state = Observer(begun).state()
     assert sum(group.failed for group in state.groups) == 1
     assert "the program ended with &lt;3&gt;" in render_watch(state, live=True)
@@ -163,10 +177,10 @@ def test_the_server_gives_page_and_state_on_this_machine_only(server: WatchServe
     assert server.server_address[0] == "127.0.0.1"
     page = urlopen(server.url).read().decode()
     assert problems(page) == []
-    assert "16 of 24 runs" in page
+    assert "24 of 28 runs" in page
     assert 'fetch("state"' in page
     part = urlopen(server.url + "state").read().decode()
-    assert "16 of 24 runs" in part
+    assert "24 of 28 runs" in part
     assert "<html" not in part
     (begun / "report.html").write_text("the report")
     assert urlopen(server.url + "report.html").read() == b"the report"
