@@ -105,6 +105,9 @@ def weighed(result: Perturbation, order: Order, drifts: Sequence[tuple[str, Drif
     if verdict == result.verdict:
         findings = (sentence, *result.findings)
     else:
-        before = f"Without regard to the order of runs the verdict would be {result.verdict}; it is {verdict}."
+        before = (
+            f"Without regard to the order of runs the verdict would be {result.verdict}, as the next sentences say; it "
+            f"is {verdict}."
+        )
         findings = (f"{sentence} {before}", *result.findings)
     return replace(result, verdict=verdict, pairs=pairs, findings=findings, extra_runs_needed=extra)

@@ -40,7 +40,8 @@ def in_words(perturbation: Perturbation) -> str:
 
     A p-value answers whether there is any change, a verdict whether the change matters: an equivalent run may have
     changed measurably. Both questions are answered in turn. Of an inconclusive comparison, what changed measurably is
-    known to have changed by less than delta, or the verdict would be *changed*; other pairs are open. A p-value
+    known to have changed by less than delta, or the verdict would be *changed*; other pairs are open. Unless the runs
+    drift in their order, for which a change that is measured is left open (`measure.perturbation.run_order`). A p-value
     below alpha is stated with the share of alpha by which it is judged, if it is above that.
     """
     p = perturbation.p_value
@@ -50,13 +51,18 @@ def in_words(perturbation: Perturbation) -> str:
     if math.isnan(p):
         return f"not tested ({p_text(p)})"
     measurable = p <= perturbation.level
+    drifting = any(
+        pair.verdict == "inconclusive" and pair.p_adjusted <= perturbation.level for pair in perturbation.pairs
+    )
     meaning = {
         "perturbed": "changed by more than delta",
         "changed": "changed measurably, perhaps by more than delta",
         "equivalent": "changed measurably, by less than delta"
         if measurable
         else "no measurable change, less than delta",
-        "inconclusive": "changed measurably, by less than delta; elsewhere delta is not excluded"
+        "inconclusive": "changed measurably, perhaps by a drift in the order of the runs"
+        if drifting
+        else "changed measurably, by less than delta; elsewhere delta is not excluded"
         if measurable
         else "too few runs to show a change, and delta is not excluded"
         if perturbation.too_few

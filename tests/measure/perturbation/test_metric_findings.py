@@ -129,7 +129,8 @@ def test_the_terminal_fits_80_columns_and_cuts_nothing(data: ReportData) -> None
         ("u", "not assessable", 0.5),
     )
     for name, verdict, p in cases:
-        pairs = tuple(replace(pair, verdict=verdict, p_adjusted=p, note="") for pair in variants[0].inner.pairs)
+        of_pairs: Verdict = "equivalent" if verdict == "inconclusive" else verdict
+        pairs = tuple(replace(pair, verdict=of_pairs, p_adjusted=p, note="") for pair in variants[0].inner.pairs)
         inner = replace(variants[0].inner, verdict=verdict, p_value=p, pairs=pairs, alpha=0.05, comparisons=1)
         variants.append(replace(variants[0], name=name, inner=inner, outer_held_out=None))
     console = Console(width=80, force_terminal=False, highlight=False)
@@ -250,6 +251,16 @@ def test_a_p_value_between_its_level_and_alpha_is_told_with_the_level() -> None:
     )
     assert in_words(replace(shared, p_value=0.3)).endswith("(p = 0.300)")
     assert in_words(replace(shared, p_value=0.01)).endswith("(p = 0.010)")
+
+
+def test_a_change_that_a_drift_leaves_open_is_not_said_to_be_small(data: ReportData) -> None:
+    """"changed measurably, by less than delta" stood beside changes of which nothing is known but the order of runs."""
+    inner = data.variants[0].inner
+    pairs = tuple(replace(pair, verdict="inconclusive", p_adjusted=0.01) for pair in inner.pairs)
+    drifting = replace(inner, verdict="inconclusive", p_value=0.01, pairs=pairs, alpha=0.05, comparisons=1)
+    assert in_words(drifting) == "changed measurably, perhaps by a drift in the order of the runs (p = 0.010)"
+    few = replace(drifting, pairs=tuple(replace(pair, verdict="equivalent") for pair in pairs))
+    assert in_words(few).startswith("changed measurably, by less than delta; elsewhere")
 
 
 def test_runs_that_can_show_no_change_are_not_said_to_have_none() -> None:

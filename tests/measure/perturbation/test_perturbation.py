@@ -167,7 +167,7 @@ def test_perfect_correlations_are_not_assessable_and_their_loss_is_a_perturbatio
     assert at_ceiling.verdict == "not assessable"
     assert at_ceiling.note == "rho is at the ceiling of 0.99 in 100% of baselines or of runs"
     assert kept.verdict == "equivalent"
-    assert beside(kept) == "1 of 3 pairs are not assessable"
+    assert beside(kept) == "1 of 3 pairs is not assessable"
     assert any(finding.startswith("Not assessable, so no absence of change is shown") for finding in kept.findings)
     lost = inner(baseline, [correlated(rng, 0.9) for _ in range(5)])
     assert lost.pairs[0].name == "cycles - misses"

@@ -73,7 +73,7 @@ def test_the_order_of_runs_weakens_a_verdict(order: Order, drift: Drift, verdict
     assert told.pairs[1].verdict == "equivalent"
     assert (told == result) is (verdict == "perturbed")
     if verdict != "perturbed":
-        assert f"the verdict would be perturbed; it is {verdict}" in told.findings[0]
+        assert f"the verdict would be perturbed, as the next sentences say; it is {verdict}" in told.findings[0]
 
 
 def test_drift_with_all_baselines_first_is_seldom_a_perturbation() -> None:
