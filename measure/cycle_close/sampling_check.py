@@ -33,7 +33,7 @@ from measure.stats.correlation import spearman
 
 SIMULATED = "simulated_millionths"
 SUMMARY_FORMAT = "perturbation-check-2"
-_ADVICE = (
+ADVICE = (
     "Do not reason about these metrics from such traces; simulate more: roll_back or samples leave nothing unsampled, "
     "warm_up: lines and a lower threshold bring estimates closer."
 )
@@ -250,7 +250,7 @@ def analyse_check(
 
 def _advised(found: Perturbation) -> Perturbation:
     """``found`` with advice on sampling in place of advice on software metrics."""
-    findings = [_ADVICE if text in (INNER_ADVICE, OUTER_ADVICE) else text for text in found.findings]
+    findings = [ADVICE if text in (INNER_ADVICE, OUTER_ADVICE) else text for text in found.findings]
     return replace(found, findings=tuple(findings))
 
 

@@ -10,12 +10,13 @@ import numpy as np
 
 from measure.console.tables import print_table
 from measure.cycle_close.sampling_check import (
+    ADVICE,
     SamplingCheck,
     SamplingConfiguration,
     SamplingResult,
     equivalent_from,
 )
-from measure.perturbation.analysis_types import Perturbation
+from measure.perturbation.analysis_types import BROKEN, Pair, Perturbation
 from measure.report import page
 from measure.report.style import (
     INK,
@@ -72,10 +73,47 @@ def swept(check: SamplingCheck, results: Sequence[SamplingResult]) -> list[str]:
     return sentences
 
 
+def largest(found: Perturbation) -> Pair | None:
+    """The pair with the largest change of z that is defined; None when none is."""
+    defined = [pair for pair in found.pairs if np.isfinite(pair.delta_z)]
+    return max(defined, key=lambda pair: abs(pair.delta_z), default=None)
+
+
 def worst(found: Perturbation) -> float:
     """The largest change of z that is defined; nan when none is."""
-    changes = [abs(pair.delta_z) for pair in found.pairs if np.isfinite(pair.delta_z)]
-    return max(changes, default=float("nan"))
+    pair = largest(found)
+    return abs(pair.delta_z) if pair is not None else float("nan")
+
+
+def told(results: Sequence[SamplingResult], most: int) -> list[tuple[str, str, str]]:
+    """Sentences on configurations: name, where, and text. Where one is not equivalent, its largest change comes first;
+    at most ``most`` of each comparison. What to do is the same for all, see `next_steps`."""
+    sentences = []
+    for one in results:
+        for where, found in (("within a run", one.inner), ("across runs", one.outer)):
+            pair, texts = largest(found), [text for text in found.findings if text != ADVICE]
+            if found.verdict != "equivalent" and pair is not None:
+                texts = [
+                    f"the largest change of z, {pair.delta_z:+.2f}, is that of {pair.name}: rho went from "
+                    f"{pair.baseline_rho:.2f} to {pair.run_rho:.2f}.",
+                    *(text for text in texts if not text.startswith(f"{pair.name}: rho went from ")),
+                ]
+            sentences += [(one.name, where, text) for text in texts[:most]]
+    return sentences
+
+
+def next_steps(check: SamplingCheck, results: Sequence[SamplingResult]) -> str:
+    """What to do about configurations that are not equivalent; empty if all are."""
+    broken = [one for one in results if one.verdict in BROKEN]
+    if broken:
+        return ADVICE + (
+            ""
+            if check.sweep
+            else " A `sweep:` of a setting in the file says from which value on traces are equivalent."
+        )
+    if any(one.verdict != "equivalent" for one in results):
+        return f"More baselines and replicates than {check.baselines} and {check.replicates} may decide what is open."
+    return ""
 
 
 def print_check(console: Console, check: SamplingCheck, results: Sequence[SamplingResult]) -> None:
@@ -102,10 +140,10 @@ def print_check(console: Console, check: SamplingCheck, results: Sequence[Sampli
         console.print(sentence)
     console.print("In brackets: the largest change of z, of which "
                   f"{check.delta:g} still counts as none.", style="dim")  # fmt: skip
-    for one in results:
-        for where, found in (("within a run", one.inner), ("across runs", one.outer)):
-            for finding in found.findings[:2]:
-                console.print(f"- {one.name}, {where}: {finding}", markup=False)
+    for name, where, text in told(results, 3):
+        console.print(f"- {name}, {where}: {text}", markup=False)
+    if step := next_steps(check, results):
+        console.print(f"Next: {step[:1].lower()}{step[1:]}", markup=False)
 
 
 def _figure(check: SamplingCheck, results: Sequence[SamplingResult]) -> Any:
@@ -146,14 +184,9 @@ def render_check(check: SamplingCheck, results: Sequence[SamplingResult]) -> str
         caption="Every pair of metrics with its interval, a line a pair. A configuration whose lines all lie in the "
         "shaded zone says of the metrics what full simulation says.",
     )  # fmt: skip
-    findings = [
-        (one.name, where, finding)
-        for one in results
-        for where, kind in kinds.items()
-        for finding in getattr(one, kind).findings[:3]
-    ]
     return page.render_page(
-        "sampling_check.html.jinja", _FOLDER, check=check, results=results, changes=changes, findings=findings,
+        "sampling_check.html.jinja", _FOLDER, check=check, results=results, changes=changes, findings=told(results, 4),
+        next_steps=next_steps(check, results),
         headline=headline(results), swept=swept(check, results), describe=describe, worst=worst,
         metrics=", ".join(short(metric) for metric in check.hardware_metrics),
     )  # fmt: skip

@@ -61,7 +61,7 @@ def test_a_counter_that_adds_values_tells_no_events() -> None:
 
 
 def test_metrics_that_cost_nothing_are_not_said_to_add_instructions() -> None:
-    """"100% of the 749,875 events in the records of a run" stood beside metrics that no counter of the program has."""
+    """ "100% of the 749,875 events in the records of a run" stood beside metrics that no counter of the program has."""
     one = variant("x", "ab", "perturbed")
     alone = advice([one], {"x": Counted({}, (), 300.0, ("a", "b"))}, "")
     assert alone[0] == (

@@ -15,8 +15,8 @@ from rich.console import Console
 
 from measure.cli import main
 from measure.cycle_close import sampling_check_page
-from measure.cycle_close.sampling_check import SamplingConfiguration, common_intervals, load_check
-from measure.cycle_close.sampling_check_page import describe, print_check
+from measure.cycle_close.sampling_check import ADVICE, SamplingConfiguration, common_intervals, load_check
+from measure.cycle_close.sampling_check_page import describe, next_steps, print_check, told
 from tests.measure.report.page_structure import problems
 
 ROOT = Path(__file__).parent.parent.parent.parent
@@ -171,15 +171,29 @@ def test_traces_without_estimates_at_the_beginning_are_compared_from_there_on() 
 def test_the_table_fits_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampling_check_page, "swept", lambda *_: [])
     monkeypatch.setattr(sampling_check_page, "headline", lambda *_: "")
-    found: Any = SimpleNamespace(verdict="not assessable", pairs=[SimpleNamespace(delta_z=0.123)], findings=())
+    pair = SimpleNamespace(delta_z=0.123, name="A - B", baseline_rho=-0.71, run_rho=0.99)
+    found: Any = SimpleNamespace(
+        verdict="not assessable", pairs=[pair], findings=(ADVICE, "one.", "two.", "A - B: rho went from x", "three.")
+    )
     one: Any = SimpleNamespace(
         name="two runs, long", verdict="not assessable", simulated=0.0312, speedup=13.2, inner=found, outer=found
     )
     console = Console(file=StringIO(), width=80)
-    check_: Any = SimpleNamespace(name="sampling", baselines=20, delta=0.2)
+    check_: Any = SimpleNamespace(name="sampling", baselines=20, replicates=5, delta=0.2, sweep={})
     print_check(console, check_, [one])
     assert isinstance(console.file, StringIO)
     shown = console.file.getvalue()
     assert "│ two runs, long │ not assessable │      3.12 │     13.2 │ within: not" in shown
     assert "[%]" in shown
     assert "[times]" in shown
+    # A change stood in the table, and nothing said which pair's it was; what to do was cut off with the findings.
+    change = "the largest change of z, +0.12, is that of A - B: rho went from -0.71 to 0.99."
+    words = " ".join(shown.split())
+    assert f"- two runs, long, within a run: {change} - two runs, long, within a run: one." in words
+    assert "three" not in words
+    assert words.endswith("Next: more baselines and replicates than 20 and 5 may decide what is open.")
+    one.verdict = found.verdict = "perturbed"
+    assert next_steps(check_, [one]).startswith(ADVICE)
+    one.verdict = found.verdict = "equivalent"
+    assert next_steps(check_, [one]) == ""
+    assert [text for _, _, text in told([one], 1)] == ["one.", "one."]

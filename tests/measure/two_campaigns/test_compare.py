@@ -119,6 +119,7 @@ def test_a_p_value_stands_beside_its_level_and_too_few_runs_are_said() -> None:
 
 def test_only_the_pairs_that_differ_by_more_than_delta_are_said_to() -> None:
     """One of 13 pairs differed by more than delta, and "by more than delta" stood before 12 others, too."""
+
     def pair(name: str, verdict: Any) -> PairChange:
         test = ChangeTest(0.1, 0.2, 0.1, (0.0, 0.2), (0.0, 0.3), 0.01, verdict)
         return PairChange(name, "B", "equivalent", "equivalent", test)
@@ -128,7 +129,8 @@ def test_only_the_pairs_that_differ_by_more_than_delta_are_said_to() -> None:
     found = VariantChange("v", side, side, "perturbed", 0.001, pairs, 9, 9, True, 0.0125, 0.0039)
     assert found.text == (
         "v: perturbed before and after; the instrumentation changes relations otherwise than before, by more than "
-        "delta: A - B, and perhaps by less than delta: C - B, D - B, E - B and 1 more (p = 0.001, at a level of 0.0125)."
+        "delta: A - B, and perhaps by less than delta: C - B, D - B, E - B and 1 more (p = 0.001, at a level of "
+        "0.0125)."
     )
     alone = replace(found, verdict="changed", pairs=pairs[1:3])
     assert "otherwise than before, perhaps by less than delta: C - B, D - B (p = 0.001" in alone.text
