@@ -67,7 +67,7 @@ def _list_system_calls(context: click.Context, _: click.Parameter, wanted: bool)
 
 
 @click.command(
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    context_settings={"allow_interspersed_args": False},
     epilog="""Examples:
 
 \b

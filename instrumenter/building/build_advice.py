@@ -59,9 +59,23 @@ _ADVICE = (
         "`{make_no_manual}`",
     ),
     (
-        re.compile(rf"{_NOT_FOUND}(?!makeinfo:|help2man:)(?P<program>[\w.+-]+){_NOT_THERE}", re.M),
+        re.compile(rf"{_NOT_FOUND}(?P<program>auto(?:reconf|conf|make|header)|aclocal|libtoolize){_NOT_THERE}", re.M),
+        "It makes its configure script with the program {program}, which this machine does not have: install autoconf, "
+        "automake and libtool, or give the directory of a release, which has the script",
+    ),
+    (
+        re.compile(
+            rf"{_NOT_FOUND}(?!makeinfo:|help2man:|auto(?:reconf|conf|make|header):|aclocal:|libtoolize:)"
+            rf"(?P<program>[\w.+-]+){_NOT_THERE}",
+            re.M,
+        ),
         "It needs the program {program}, which this machine does not have: install it, or name a target that does "
         "without it: `{make_target}`",
+    ),
+    (
+        re.compile(r"recompile with -fPIC"),
+        "It links code that is not position-independent. CFLAGS on the command line of make replaces all flags of the "
+        "makefile: give -fPIC there, too, or leave the makefile's own",
     ),
     (
         re.compile(r"using shared libraries requires dynamic linking"),
@@ -189,7 +203,8 @@ def _advice_on(output: str, target: str, command: str, linked: Sequence[str], tr
     if refused:
         name, standard = ("CXX", "gnu++98") if is_cplusplus(refused["source"]) else ("CC", "gnu89")
         return _REFUSED_ADVICE.format(command=with_flags(command, f"-std={standard}", [name]))
-    host = "" if "--host" in command else f" a configure script needs --host={target}, and"
+    needs_host = "configure" in command and "--host" not in command
+    host = f" a configure script needs --host={target}, and" if needs_host else ""
     return (
         f"It ran in a copy of the project, with CC=instrument-cc in the environment;{host} libraries that are not part "
         "of the project are not there"

@@ -45,7 +45,13 @@ def analyse(
     baselines = runs_of(outcome.runs, BASELINE)
     if len(baselines) < 2:
         failed = next((one for one in outcome.failures if one.spec.variant == BASELINE), None)
-        why = f"; the first that failed: {failed.reason}" if failed is not None else ""
+        why = (
+            f"; the first that failed: {failed.reason}"
+            if failed is not None
+            else f". `measure run {shown_path(plan.campaign_file)}` makes them"
+            if not outcome.runs
+            else ""
+        )
         raise MeasureError(
             f"{len(baselines)} baseline runs succeeded, expected at least 2: nothing to compare with{why}"
         )

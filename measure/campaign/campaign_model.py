@@ -71,7 +71,11 @@ class Program(StrictModel):
     )
     directory: Path | None = Field(None, description="Directory that `build` builds, relative to the campaign file")
     binary: str | None = Field(None, description="The program that `build` makes, relative to `directory`")
-    flags: tuple[str, ...] = Field(("-O2",), description="Compiler flags; default: -O2")
+    flags: tuple[str, ...] = Field(
+        ("-O2",),
+        description="Compiler flags; relative paths in them, as in -I, are looked for beside the source, then beside "
+        "the campaign file. Default: -O2",
+    )
     libraries: tuple[str, ...] = Field((), description="Libraries to link, without -l")
     args: tuple[str | int | float, ...] = Field((), description="Arguments of the program")
     size: str | None = Field(None, description="Named size of a catalogue program, instead of args")

@@ -19,7 +19,7 @@ _PICTURES = (".png", ".svg", ".pdf", ".jpg", ".jpeg")
 
 @click.command(
     short_help="Trace CPI, energy and hit rates of every interval.",
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    context_settings={"allow_interspersed_args": False},
 )
 @click.option("--machine", type=click.Path(path_type=Path), metavar="M.yaml",
               help="The machine that is simulated in detail. Default: that of the desktop.yaml that `measure init` "

@@ -18,6 +18,7 @@ _BUILD = (
     "`make CC=instrument-cc CXX=instrument-c++` in a copy of its directory, or `instrument-cc -O2 -g -o PROGRAM "
     "*.c -lm`; then give the executable"
 )
+_BUILD_WITH_HEADERS = "`instrument-cc -O2 -g -I DIRECTORY -o PROGRAM *.c -lm`; then give the executable"
 _LAST_BYTES = 400  # of a failed program's words on standard error
 
 
@@ -81,8 +82,12 @@ def program_file(program: Path, console: Console) -> Path:
             [program], ["-O2", "-g"], libraries=["-lm"], notify=lambda text: console.print(text, style="dim")
         ).elf_path
     except InstrumenterError as error:
-        several = f"\nIf other files have them, compile the program first: {_BUILD}"
-        raise CampaignError(f"{program}: {error}{several if 'undefined symbol: ' in str(error) else ''}") from None
+        text, hint = str(error), ""
+        if "undefined symbol: " in text:
+            hint = f"\nIf other files have them, compile the program first: {_BUILD}"
+        elif "file not found" in text:
+            hint = f"\nA program that needs directories of headers is compiled first: {_BUILD_WITH_HEADERS}"
+        raise CampaignError(f"{program}: {text}{hint}") from None
 
 
 def machine_for(job: Job, elf: Path) -> Machine:

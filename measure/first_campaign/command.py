@@ -259,7 +259,12 @@ def tell_written(console: Console, place: Path, trial: Trial, choice: Choice, la
     """Print what was written, and the next steps. ``last_words``: of the program, on standard error."""
     records = trial.cycles // trial.every_cycles
     metrics = ", ".join(one.name for one in choice.counters)
-    counted = f"software metrics {metrics}" if metrics else "no software metrics: name some in the file"
+    counted = (
+        f"software metrics {metrics}"
+        if metrics
+        else "no software metrics. Name some under `software_metrics:` in the file, which has an example; without one "
+        f"there is nothing to compare. Then `measure run --counts {place}` says how often each fires"
+    )
     console.print(escape(f"{place}: records: about {records:,} in a run; {counted}."))
     added = {one.name: choice.added_percent(one, trial.instructions) for one in choice.counters}
     heavy = [f"{name} about {percent(value)}" for name, value in added.items() if value >= _HEAVY_PERCENT]
@@ -277,7 +282,7 @@ def tell_written(console: Console, place: Path, trial: Trial, choice: Choice, la
         ("--dry-run ", "what the campaign costs, and what it can find"),
         ("", "run it"),
     )
-    for options, about in steps:
+    for options, about in steps if choice.counters else ():
         console.print(escape(f"  measure run {options}{place}".ljust(44) + f"  # {about}"), soft_wrap=True)
 
 

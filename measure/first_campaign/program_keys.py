@@ -24,6 +24,7 @@ from instrumenter.find.languages import is_cplusplus
 from measure.campaign.build_notices import PendingBuild, waiting
 from measure.campaign.campaign_file import files_at
 from measure.errors import CampaignError
+from measure.programs.compiler_flags import with_paths
 
 _CONFIGURE = "./configure"
 _AT_ONCE = " -j$(nproc)"  # as many commands as there are processors
@@ -180,9 +181,6 @@ def sources_keys(sources: Sequence[Path], beside: Path) -> dict[str, Any]:
     return {"source": names[0]} if len(names) == 1 else {"sources": names}
 
 
-_PATH_FLAGS = ("-I", "-isystem", "-iquote", "-idirafter", "-include")
-
-
 def flag_keys(flags: str | None, program: Path, build: str | None) -> dict[str, Any]:
     """The key for the compiler's flags. Raises `CampaignError` for a directory with a build, and unbalanced quotes."""
     if flags is None:
@@ -196,21 +194,8 @@ def flag_keys(flags: str | None, program: Path, build: str | None) -> dict[str, 
         words = shlex.split(flags)
     except ValueError as error:
         raise CampaignError(f"--flags {flags}: {error}") from None
-    return {"flags": _from_source(words, program if program.is_dir() else program.parent)}
-
-
-def _from_source(flags: Sequence[str], folder: Path) -> list[str]:
-    """``flags`` with paths as the compiler takes them, from the ``folder`` of the source: one that is not there, but in
-    the current directory, was typed from here."""
-    found: list[str] = []
-    for flag in flags:
-        option = next((one for one in _PATH_FLAGS if flag.startswith(one)), "")
-        path = flag[len(option) :]
-        if not option and found and found[-1] in _PATH_FLAGS:
-            path = flag
-        typed_here = path and not os.path.isabs(path) and not (folder / path).exists() and os.path.exists(path)
-        found.append(option + os.path.relpath(path, folder.resolve()) if typed_here else flag)
-    return found
+    folder = program if program.is_dir() else program.parent
+    return {"flags": with_paths(words, folder, Path(), lambda path: os.path.relpath(path, folder.resolve()))}
 
 
 def input_keys(arguments: Sequence[str], stdin: Path | None, files: Sequence[str], beside: Path) -> dict[str, Any]:

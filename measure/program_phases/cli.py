@@ -29,7 +29,7 @@ Points that another tool found, against full simulation:
 
 @click.command(
     short_help="Find the phases of a program (SimPoint).",
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    context_settings={"allow_interspersed_args": False},
     epilog=_EPILOG,
 )
 @click.option("--machine", type=click.Path(path_type=Path), metavar="M.yaml",

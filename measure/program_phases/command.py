@@ -146,6 +146,11 @@ def run_phases(job: Job, machine: Path | None, options: Options, directory: Path
     if made.ending is not None:
         console.print(failed_after(int(vectors.instructions.sum())), style="red")
     print_phases(console, vectors, found, points, uniform, (vector_seconds, phase_seconds))
+    if options.k is not None and found.k < options.k:
+        console.print(
+            f"Note: {found.k} phases, not the {options.k} of --k: the program's {vectors.n_intervals} intervals are "
+            "not so many different ones; shorter intervals (--interval) are more."
+        )
     if estimated is not None:
         print_estimates(console, estimated)
     _print_place(console, directory, options)

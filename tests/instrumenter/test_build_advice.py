@@ -130,10 +130,23 @@ def test_a_build_that_runs_a_program_names_what_to_build(command: str, linked: t
         assert expected in said
 
 
+def test_programs_and_flags_that_a_build_lacks_are_told_with_what_helps() -> None:
+    """A target "that does without" autoreconf was advised, which came before it in the command."""
+    made = "autoreconf -fi && ./configure --host=$HOST && make"
+    said = advice(made, "/bin/sh: 1: autoreconf: not found\n")
+    assert "install autoconf, automake and libtool, or give the directory of a release" in said
+    assert "TARGET" not in said
+    assert "`make CC=$CC TARGET`" in advice("make CC=$CC", "make: bison: No such file or directory\n")
+    output = "ld.lld: error: relocation R_RISCV_HI20 cannot be used; recompile with -fPIC\n"
+    said = advice("make CC=$CC CFLAGS=-O3", output)
+    assert said.startswith("It links code that is not position-independent. CFLAGS on the command line of make")
+
+
 def test_a_step_after_linking_that_fails_for_any_reason_names_what_to_build() -> None:
     output = "pandoc: not found\nmake: *** [Makefile:9: doc] Error 127\n"
     assert advice("make CC=$CC", output, ("a",)) == ("It had linked a before that; to build only that: `make CC=$CC a`")
-    assert "a configure script needs" in advice("make CC=$CC", output)
+    assert "a configure script needs" in advice("./configure && make CC=$CC", output)
+    assert "a configure script" not in advice("make CC=$CC", output)
     # A source that does not compile is no such step.
     assert "had linked" not in advice("make CC=$CC", f"x.c:1:1: error: no\n{output}", ("a",))
 

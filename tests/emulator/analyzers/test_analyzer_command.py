@@ -54,6 +54,7 @@ def test_the_list() -> None:
         (("--analyzer", "mix", "--from", "mian"), "it has no function 'mian'; did you mean main"),
         (("--analyzer", "mix", "--select", "symbol=wakl"), "it has no function 'wakl'; did you mean walk"),
         (("--analyzer", "mix", "--until", "0x"), "expected a function, an address such as 0x10400"),
+        (("--stat",), "No such option '--stat'"),  # it was taken for the program
     ],
 )
 def test_mistakes(small: Path, arguments: tuple[str, ...], message: str) -> None:

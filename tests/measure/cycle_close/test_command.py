@@ -385,6 +385,8 @@ def test_a_program_of_several_files_is_told_how_to_become_an_executable(tmp_path
         assert ("undefined symbol: other" in result.output) == (program.suffix == ".c")
     (tmp_path / "two.c").write_text("int main(void) { return x; }\n")
     assert advice not in cycleclose("--machine", STRONGARM, tmp_path / "two.c").output
+    (tmp_path / "two.c").write_text('#include "common.h"\nint main(void) { return 0; }\n')
+    assert "instrument-cc -O2 -g -I DIRECTORY -o" in cycleclose("--machine", STRONGARM, tmp_path / "two.c").output
 
 
 def test_a_trace_that_took_longer_than_full_simulation_says_why() -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from instrumenter.building.build_advice import build_failure
 from instrumenter.errors import BuildFailure, SourceError
+from measure.cli import main
 from measure.errors import CampaignError
 from measure.first_campaign.profile import _LOOP
 from measure.first_campaign.program_keys import build_commands, flag_keys, input_keys, program_keys, sources_that_define
@@ -55,6 +57,28 @@ def test_directories_in_flags_that_were_typed_from_here_are_found_from_the_sourc
         "-I../include", "-isystem", "../include", "-Iown", "-Inone", "-I", "/usr/include", "-DI=project/include",
         "-include", "a.h",
     ]  # fmt: skip
+
+
+def test_directories_in_a_campaigns_flags_are_looked_for_beside_its_file(tmp_path: Path) -> None:
+    """As all other paths in it; they were seen from the source alone, and its headers were not found."""
+    for name in ("campaigns", "src/own", "include"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "include" / "two.h").write_text("#define TWO 2\n")
+    (tmp_path / "src" / "own" / "three.h").write_text("#define THREE 3\n")
+    (tmp_path / "src" / "a.c").write_text(
+        "#include <three.h>\n#include <two.h>\nint work(int n) { return n * THREE; }\n"
+        "int main(void) { return work(TWO) - 6; }\n"
+    )
+    machine = Path(__file__).parents[3] / "configs" / "machines" / "desktop.yaml"
+    campaign = tmp_path / "campaigns" / "c.yaml"
+    campaign.write_text(
+        "name: c\nprogram: {source: ../src/a.c, flags: [-O2, -I../include, -Iown]}\n"
+        f"machine: {machine}\nsampling: {{every: 1000 cycles}}\nhardware_metrics: [PAPI_TOT_INS, PAPI_LD_INS]\n"
+        "software_metrics: {calls: {event: entry, function: work}}\n"
+    )
+    found = CliRunner().invoke(main, ["run", "--counts", str(campaign)])
+    assert found.exit_code == 0, found.output
+    assert "entry work" in found.output
 
 
 @pytest.mark.parametrize(

@@ -254,7 +254,7 @@ def test_a_p_value_between_its_level_and_alpha_is_told_with_the_level() -> None:
 
 
 def test_a_change_that_a_drift_leaves_open_is_not_said_to_be_small(data: ReportData) -> None:
-    """ "changed measurably, by less than delta" stood beside changes of which nothing is known but the order of runs."""
+    """It read "changed measurably, by less than delta" where nothing is known of a change but the order of runs."""
     inner = data.variants[0].inner
     pairs = tuple(replace(pair, verdict="inconclusive", p_adjusted=0.01) for pair in inner.pairs)
     drifting = replace(inner, verdict="inconclusive", p_value=0.01, pairs=pairs, alpha=0.05, comparisons=1)

@@ -270,6 +270,15 @@ def test_an_interval_longer_than_the_program_is_refused(traced: Path, tmp_path: 
         assert not (tmp_path / "out").exists()
 
 
+def test_fewer_phases_than_asked_for_are_told(traced: Path, tmp_path: Path) -> None:
+    vectors = traced / "out" / "two.bb"
+    many = CliRunner().invoke(main, ["phases", "--out", str(tmp_path), "--k", "5000", str(vectors)])
+    assert many.exit_code == 0, many.output
+    assert "not the 5000 of --k: the program's" in " ".join(many.output.split())
+    few = CliRunner().invoke(main, ["phases", "--out", str(tmp_path), "--k", "2", str(vectors)])
+    assert "of --k" not in few.output
+
+
 @pytest.mark.parametrize("command", ["phases", "cycleclose"])
 def test_options_after_the_program_are_its_own_which_is_told(command: str, tmp_path: Path) -> None:
     source = tmp_path / "arguments.c"
