@@ -24,7 +24,6 @@ from measure.campaign.campaign_model import EACH_RUN, Campaign, Program
 from measure.campaign.run_types import BASELINE, NULL_CONTROL
 from measure.console.worker_pool import end_now, ending_with_worker, worker_pool
 from measure.errors import CampaignError, MeasureError
-from measure.programs.compiler_flags import with_paths
 
 if TYPE_CHECKING:
     from instrumenter.building.program_build import AnySampler, Build, CompiledProgram, Recipe
@@ -327,8 +326,7 @@ def _recipe(
         project = _project(campaign.program)
         if project is not None:
             return ProjectRecipe.of(project, sampler, campaign.placement, campaign.volatile, target, each_run)
-        beside = document.place("program", "flags").folder
-        return _recipe_of_sources(campaign, beside, sampler, target, notify)
+        return _recipe_of_sources(campaign, sampler, target, notify)
     except ToolchainError as error:
         raise MeasureError(str(error)) from None
     except InstrumenterError as error:
@@ -351,10 +349,9 @@ def _project(program: Program) -> Project | None:
 
 
 def _recipe_of_sources(
-    campaign: Campaign, beside: Path, sampler: AnySampler | None, target: str, notify: Callable[[str], None]
+    campaign: Campaign, sampler: AnySampler | None, target: str, notify: Callable[[str], None]
 ) -> Recipe:
-    """The recipe of a program given by its C files or by a catalogue entry with sources. ``beside``: the directory of
-    the file that has the program's flags."""
+    """The recipe of a program given by its C files or by a catalogue entry with sources."""
     from instrumenter.building.generated_sources import preprocess_all
     from instrumenter.building.program_build import Recipe
     from instrumenter.building.toolchain import Toolchain
@@ -370,7 +367,6 @@ def _recipe_of_sources(
         libraries += entry.linker_flags()
     else:
         sources = [program.source] if program.source else list(program.sources)
-        flags = with_paths(flags, sources[0].parent, beside, lambda path: str(path.resolve()))
     preprocessed = preprocess_all(sources, flags, Toolchain(target, notify))
     return Recipe(
         preprocessed, tuple(flags), tuple(libraries), sampler, campaign.placement, campaign.volatile, target,

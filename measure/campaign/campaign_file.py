@@ -12,6 +12,7 @@ from common.yaml_document import YamlDocument
 from measure.campaign.campaign_model import Campaign, Program
 from measure.campaign.machine_kind import check_machine_kind
 from measure.errors import CampaignError
+from measure.programs.compiler_flags import with_paths
 
 MOST_FILES = 2_000
 """Below a directory that a program sees."""
@@ -100,6 +101,10 @@ def campaign_of(document: YamlDocument, model: type[AnyCampaign]) -> AnyCampaign
         "sources": tuple(resolve(s, "program", "sources", n) for n, s in enumerate(program.sources)),
         "stdin": resolve(program.stdin, "program", "stdin") if program.stdin else None,
     }
+    if sources := [*changes["sources"], *filter(None, [changes["source"]])]:
+        beside = document.place("program", "flags").folder
+        flags = with_paths(program.flags, sources[0].parent, beside, lambda path: str(path.resolve()))
+        changes["flags"] = tuple(flags)
     if program.catalogue:
         key = "catalogue_file" if program.catalogue_file else "catalogue"
         changes["catalogue_file"] = resolve(program.catalogue_file or Path("../programs.yaml"), "program", key)

@@ -261,11 +261,12 @@ def _tell(finished: Finished, console: Console, verdicts: VerdictOptions) -> int
     directory = finished.directory
     if finished.failure:
         console.print(finished.failure, style="red")
-    print_result(console, finished.data, shown_path(str(directory)))
+    results = shown_path(str(directory))
+    print_result(console, finished.data, results)
     console.print(f"Report: {directory / 'report.html'}   Summary: {directory / 'summary.json'}", style="dim")
     failures = finished.outcome.failures
     sentences = [f"A run of {one.spec.variant} failed: {one.reason}" for one in failures]
-    status = deliver(table_of(finished.data, sentences, finished.result.plan.campaign_file), verdicts)
+    status = deliver(table_of(finished.data, sentences, finished.result.plan.campaign_file, results), verdicts)
     if failures:
         raise MeasureError(f"{len(failures)} runs failed; the report is of the others")
     return status

@@ -296,7 +296,8 @@ def write_campaigns(
             },
             "variants": {name: variants[name] for name in mine},
         }
-        header = f"# Found by `measure partition {document.path.name}`: {outcome.proof}.\n"
+        found = outcome.proof if outcome.best.groups else "no group that is shown to be good"
+        header = f"# Found by `measure partition {document.path.name}`: {found}.\n"
         if outcome.stopped:
             header += f"# Stopped by {outcome.stopped}: the best so far.\n"
         header += "".join(f"# {name}: {_STATUS_WORDS[status[name]]}.\n" for name in mine)
@@ -321,6 +322,8 @@ def _program_from(campaign: Campaign, given: dict[str, Any], directory: Path) ->
         moved["source"] = _relative(program.source, directory)
     if program.sources:
         moved["sources"] = [_relative(one, directory) for one in program.sources]
+    if "flags" in given:
+        moved["flags"] = list(program.flags)
     if program.directory:
         moved["directory"] = _relative(program.directory, directory)
     if program.stdin:

@@ -6,6 +6,7 @@ import re
 
 from measure.verdict_files.verdict_table import VerdictTable
 
+_CODE = re.compile(r"(`[^`]+`)")
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&!])")
 
 
@@ -18,9 +19,16 @@ def markdown_text(table: VerdictTable) -> str:
         f"|{' --- |' * len(table.headings)}",
         *(f"| {' | '.join(map(_escaped, row))} |" for row in table.rows),
         "",
-        *(f"- {_escaped(text)}" for text in (*table.failures, *table.findings)),
+        *(f"- {_escaped(text)}" for text in table.failures),
+        *(f"- {_with_commands(text)}" for text in table.findings),
     ]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _with_commands(text: str) -> str:
+    """`_escaped`, with what stands between backticks as code, which can be copied."""
+    parts = _CODE.split(" ".join(text.split()))
+    return "".join(part if _CODE.fullmatch(part) else _SPECIAL.sub(r"\\\1", part) for part in parts)
 
 
 def _escaped(text: str) -> str:

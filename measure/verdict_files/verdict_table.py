@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from measure.perturbation.wording import percent
 from measure.report.model import ReportData, VariantReport
+from measure.report.next_steps import with_directory
 
 
 @dataclass(frozen=True)
@@ -34,14 +35,17 @@ class VerdictTable:
     campaign_file: str = ""
 
 
-def table_of(data: ReportData, failures: Sequence[str] = (), campaign_file: str = "") -> VerdictTable:
-    """The verdicts of a report: of each variant within runs, and across aligned runs."""
+def table_of(
+    data: ReportData, failures: Sequence[str] = (), campaign_file: str = "", results: str = ""
+) -> VerdictTable:
+    """The verdicts of a report: of each variant within runs, and across aligned runs. ``results``: the directory of the
+    results as a command line has it, for the commands in findings; empty if unknown."""
     return VerdictTable(
         data.title,
         ("variant", "verdict", "instructions", data.time_name, "within a run", "across aligned runs"),
         tuple(_row(variant) for variant in data.variants),
         tuple(one for variant in data.variants for one in _judgements(variant)),
-        data.all_findings,
+        tuple(with_directory(finding, results) if results else finding for finding in data.all_findings),
         tuple(failures),
         campaign_file,
     )

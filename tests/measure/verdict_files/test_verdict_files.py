@@ -154,7 +154,9 @@ def test_files_and_annotations_name_what_is_perturbed(
     suite = ET.parse(tmp_path / "v.xml").getroot()
     assert suite.attrib == {"tests": "4", "failures": str(len(errors)), "errors": "0", "skipped": "0"}
     assert {case.get("classname") for case in suite.iter("testcase") if case.find("failure") is not None} == {"heavy"}
-    assert "| heavy | perturbed | " in (tmp_path / "v.md").read_text()
+    summary = (tmp_path / "v.md").read_text()
+    assert "| heavy | perturbed | " in summary
+    assert "Next: `measure explain results/mine` says why" in summary  # it had no directory, and no code
     monkeypatch.delenv("GITHUB_ACTIONS")
     again = command("report", "results/mine", "--fail-on", "inconclusive,perturbed")
     assert again.exit_code == 3
@@ -212,6 +214,8 @@ def test_markdown_and_annotations_escape_what_means_something_there() -> None:
     assert text.startswith("## a \\<campaign\\>\n")
     assert "| one\\|two | perturbed \\*very\\* |\n" in text
     assert "- A run of two failed: it \\<crashed\\>\n" in text
+    code = markdown_text(replace(TABLE, findings=("a < b: `measure run a_b.yaml`, or `x`, or a ` alone",)))
+    assert code.endswith("- a \\< b: `measure run a_b.yaml`, or `x`, or a \\` alone\n")
     lines = github_lines(TABLE, {"changed"})
     assert [line.split(" ")[0] for line in lines] == ["::warning", "::notice", "::error", "::error"]
     assert lines[0] == "::warning title=one%2C within a run%3A perturbed::changed: 100%25,%0Aby far\x00"
