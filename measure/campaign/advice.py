@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from measure.campaign.campaign_model import Campaign
+from measure.console.time_left import range_text
 from measure.perturbation.analysis_types import BROKEN
 from measure.report.model import VariantReport
 
@@ -77,13 +78,15 @@ def advice(
 
 
 def more_runs(
-    variants: Sequence[VariantReport], campaign: Campaign, campaign_file: str, looks: int, missing: bool = False
-) -> list[str]:
+    variants: Sequence[VariantReport], campaign: Campaign, campaign_file: str, looks: int, missing: bool = False,
+    run_seconds: float = 0.0,
+) -> list[str]:  # fmt: skip
     """The command that would probably settle the inconclusive variants, in a sentence; empty without one.
 
     ``campaign_file``: its path, empty if unknown; ``looks``: at the results so far. While fewer than planned, runs are
     added to those that there are; else they make a new campaign, with another seed, as no chance of a false alarm is
     left for these. ``missing``: some runs of the plan are still to be made, which comes before any other.
+    ``run_seconds``: of one run, while others run on the other processors; 0 if unknown.
     """
     needed: dict[str, int] = {}
     for variant in variants:
@@ -93,14 +96,18 @@ def more_runs(
     if not needed or missing:
         return []
     more = max(needed.values())
+    of_each = more if looks < campaign.looks else campaign.replicates + more
+    runs = of_each * (1 + len(campaign.variant_sets()))
+    seconds = runs * run_seconds
+    price = f"{runs:,} runs ({range_text(0.85 * seconds, 1.15 * seconds)})" if seconds else f"{runs:,} runs"
     settings = f"--set baselines={campaign.baselines + more} --set replicates={campaign.replicates + more}"
     command = f"measure run {shown_path(campaign_file)} {settings}"
     if looks < campaign.looks:
-        how = f"`{command}` adds them to these runs, as look {looks + 1} of {campaign.looks} that are planned"
+        how = f"`{command}` adds {price} to these, as look {looks + 1} of {campaign.looks} that are planned"
     else:
         seed = campaign.seed + 1
         command += f" --set seed={seed} --out {shlex.quote(f'results/{campaign.name}-seed{seed}')}"
-        how = f"`{command}` makes a new campaign of so many, since no further look at this one is planned"
+        how = f"`{command}` makes a new campaign of {price}, since no further look at this one is planned"
     noun = "variant" if len(needed) == 1 else "variants"
     return [f"Next: more runs would probably settle the {noun} {', '.join(needed)}: {how}."]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -242,7 +243,9 @@ def _findings(
             sentences += advice(variants, _counted(plan, outcome), plan.campaign_file, on_host=on_host)
             looks = len(plan.history.looks) if plan.history else 1
             is_partial = len(outcome.runs) < len(plan.specs)
-            sentences += more_runs(variants, plan.campaign, plan.campaign_file, looks, is_partial)
+            at_once = 1 if on_host else os.cpu_count() or 1
+            run_seconds = float(np.mean([run.seconds for run in outcome.runs])) / at_once
+            sentences += more_runs(variants, plan.campaign, plan.campaign_file, looks, is_partial, run_seconds)
     sentences += [f"A run of {failure.spec.variant} failed: {failure.reason}" for failure in outcome.failures[:3]]
     if plan.campaign.host is not None:
         sentences += disturbances(outcome.runs)

@@ -133,13 +133,16 @@ def test_the_command_for_more_runs_settles_what_is_inconclusive() -> None:
     variants = [opened("x", "inconclusive", 5), opened("y", "inconclusive", 21), opened("z", "equivalent", None)]
     assert more_runs(variants, campaign, "", looks=1) == [
         "Next: more runs would probably settle the variants x, y: `measure run CAMPAIGN.yaml --set baselines=29 "
-        "--set replicates=29 --set seed=4 --out results/mine-seed4` makes a new campaign of so many, since no further "
+        "--set replicates=29 --set seed=4 --out results/mine-seed4` makes a new campaign of 29 runs, since no further "
         "look at this one is planned."
     ]
+    # 605 baselines were advised without a word on the hours that they take.
+    (priced,) = more_runs(variants, campaign, "", looks=1, run_seconds=300.0)
+    assert "makes a new campaign of 29 runs (2 to 3 h), since" in priced
     planned = campaign.model_copy(update={"looks": 2})
     assert more_runs(variants[:1], planned, "", looks=1) == [
         "Next: more runs would probably settle the variant x: `measure run CAMPAIGN.yaml --set baselines=13 "
-        "--set replicates=13` adds them to these runs, as look 2 of 2 that are planned."
+        "--set replicates=13` adds 5 runs to these, as look 2 of 2 that are planned."
     ]
     assert more_runs(variants, campaign, "", looks=1, missing=True) == []
     assert more_runs([opened("x", "inconclusive", None), opened("y", "perturbed", 4)], campaign, "", looks=1) == []
