@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -23,6 +23,9 @@ from measure.program_phases.cli import phases
 from measure.two_campaigns.cli import compare
 from measure.verdict_files.options import VerdictOptions, verdict_options
 from measure.watch.cli import watch
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 _RUNS = ("run", "partition", "explain", "check-sampling")  # the commands that make the runs of campaigns
 _KINDS = ["campaign", "sampling-check", "machine", "summary", "verdicts"]
@@ -170,34 +173,34 @@ def schema(kind: str) -> None:
     \b
       measure schema campaign > campaign.schema.json
     """
-    if kind == "campaign":
-        from measure.campaign.campaign_model import Campaign
-
-        document = Campaign.model_json_schema()
-    elif kind == "sampling-check":
-        from measure.cycle_close.sampling_check import SamplingCheck
-
-        document = SamplingCheck.model_json_schema()
-    elif kind == "machine":
-        from emulator.timing.machine_config import MachineConfig
-
-        document = MachineConfig.model_json_schema()
-    elif kind == "verdicts":
+    if kind == "verdicts":
         from measure.verdict_files.verdict_summary import VERDICTS_JSON_SCHEMA
 
         document = VERDICTS_JSON_SCHEMA
-    else:
+    elif kind == "summary":
         from measure.campaign.analysis import SUMMARY_JSON_SCHEMA
 
         document = SUMMARY_JSON_SCHEMA
-    if kind not in ("summary", "verdicts"):
-        from common.layered_yaml import EXTENDS
+    else:
+        from common.editor_schema import editor_schema
 
-        about = "Path of a file, relative to this one, that this file changes: mappings are merged, lists are replaced"
-        document["properties"][EXTENDS] = {"type": "string", "description": about}
-        # A file that extends another may leave out what that one has.
-        document["anyOf"] = [{"required": document.pop("required")}, {"required": [EXTENDS]}]
+        document = editor_schema(_model_of(kind))
     click.echo(json.dumps(document, indent=2))
+
+
+def _model_of(kind: str) -> type[BaseModel]:
+    """The model of a kind of file that users write."""
+    if kind == "campaign":
+        from measure.campaign.campaign_model import Campaign
+
+        return Campaign
+    if kind == "sampling-check":
+        from measure.cycle_close.sampling_check import SamplingCheck
+
+        return SamplingCheck
+    from emulator.timing.machine_config import MachineConfig
+
+    return MachineConfig
 
 
 @main.command(short_help="List the hardware metrics that a machine offers.")

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator, model_validator
 
 from instrumenter.rewrite.counter_layout import Placement
 
@@ -25,10 +25,21 @@ _SUBJECT: dict[str, tuple[str, ...]] = {
 }
 
 
+def _subjects_in_schema() -> list[JsonValue]:
+    """Conditions of a JSON Schema: each event has the key of its subject, or, a loop or branch, a line."""
+    conditions: list[JsonValue] = []
+    for event, subjects in _SUBJECT.items():
+        keys = [*subjects, *(["line"] if event in ("loop", "branch") else [])]
+        if keys:
+            event_is: JsonValue = {"properties": {"event": {"const": event}}, "required": ["event"]}
+            conditions.append({"if": event_is, "then": {"anyOf": [{"required": [key]} for key in keys]}})
+    return conditions
+
+
 class MetricSpec(BaseModel):
     """One software metric: a counter that grows when its event happens."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra={"allOf": _subjects_in_schema()})
 
     event: Event = Field(
         description="call: a direct call of `callee`; entry, exit: of `function`; write: an assignment, ++ or -- to "

@@ -56,6 +56,15 @@ class StrictModel(BaseModel):
 class Program(StrictModel):
     """The program to compile and run: C or C++ files, a directory with a build command, or an entry of a catalogue."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "oneOf": [
+                {"required": ["source"]}, {"required": ["sources"]}, {"required": ["build", "directory", "binary"]},
+                {"required": ["catalogue"]},
+            ]
+        }
+    )  # fmt: skip
+
     source: Path | None = Field(None, description="One C or C++ file, relative to the campaign file")
     sources: tuple[Path, ...] = Field((), description="Several C and C++ files, relative to the campaign file")
     catalogue: str | None = Field(None, description="Name of a program in the catalogue (configs/programs.yaml)")

@@ -123,6 +123,45 @@ def test_a_file_that_extends_is_valid_for_editors(folder: Path) -> None:
         jsonschema.validate({"name": "incomplete"}, json.loads(measure("schema", "campaign").output))
 
 
+@pytest.mark.parametrize(
+    ("text", "is_valid"),
+    [
+        ("extends: base.yaml\nsoftware_metrics: {rounds: {method: second_run}}", True),  # has `event` in the other file
+        ("extends: base.yaml\nvariants: {light: null}\nbaselines: null", True),
+        ("extends: base.yaml\nprogram: {args: [small]}", True),
+        ("extends: base.yaml\nsoftware_metrics: {rounds: {methd: second_run}}", False),
+        (BASE, True),
+        (BASE.replace("{source: demo.c}", "{}"), False),
+        (BASE.replace("{source: demo.c}", "{source: demo.c, catalogue: lua}"), False),
+        (BASE.replace("{source: demo.c}", "{build: make, directory: ., binary: a}"), True),
+        (BASE.replace("event: call, callee: next", "event: call, function: next"), False),
+        (BASE.replace("event: call, callee: next", "event: loop, line: 3"), True),
+        (BASE.replace("baselines: 8", "baselines: null"), False),
+    ],
+)
+def test_editors_are_told_what_the_command_refuses_and_nothing_else(folder: Path, text: str, is_valid: bool) -> None:
+    """Files that extend another were marked as wrong for what only the other file has."""
+    schema = json.loads(measure("schema", "campaign").output)
+    (folder / "shared" / "one.yaml").write_text(text)
+    (folder / "shared" / "a").touch()
+    problem = jsonschema.Draft202012Validator(schema).is_valid(yaml.safe_load(text))
+    assert problem == is_valid
+    if "catalogue" in text or not is_valid:
+        with pytest.raises(CampaignError):
+            load_campaign(folder / "shared" / "one.yaml")
+    else:
+        load_campaign(folder / "shared" / "one.yaml")
+
+
+def test_every_shipped_file_is_valid_for_editors() -> None:
+    for kind, pattern in (("campaign", "campaigns/*.yaml"), ("machine", "machines/*.yaml")):
+        schema = json.loads(measure("schema", kind).output)
+        for path in sorted((ROOT / "configs").glob(pattern)):
+            document = yaml.safe_load(path.read_text())
+            if "configurations" not in document and "sweep" not in document:
+                jsonschema.validate(document, schema)
+
+
 def test_a_machine_that_extends_nothing_keeps_its_text(folder: Path) -> None:
     """Keys of stored runs depend on the text: comments and all."""
     path = ROOT / "configs/machines/desktop.yaml"
