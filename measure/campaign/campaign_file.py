@@ -69,6 +69,12 @@ def load_campaign_as(
 
 def campaign_of(document: YamlDocument, model: type[AnyCampaign]) -> AnyCampaign:
     """The campaign in ``document``; all paths become absolute. Raises `CampaignError`."""
+    check = next((key for key in ("configurations", "sweep") if key in document.data), None)
+    if model is Campaign and check is not None:
+        raise CampaignError(
+            f"{document.where(check)}: {check}: this is a file for `measure check-sampling`, which compares sampling "
+            "configurations; a campaign compares `variants`"
+        )
     campaign = document.validate(model, {})
     _check_given(document, campaign.program)
     check_machine_kind(campaign, document)

@@ -9,7 +9,9 @@ from measure.perturbation.analysis_types import BROKEN, FEWEST_BASELINES, Pair, 
 from measure.perturbation.wording import over_all, p_number, p_text
 
 SHOWN_PAIRS = 3
-INNER_ADVICE = "Do not reason about these pairs within such a run; spread the software metrics over several runs."
+INNER_ADVICE = (
+    "Do not reason about the pairs that changed within such a run; spread the software metrics over several runs."
+)
 OUTER_ADVICE = "Do not join these runs with others; collect fewer or other metrics in one run and try again."
 
 
@@ -78,11 +80,12 @@ def _changes(result: Perturbation) -> list[str]:
 def _sizes_of_changes(changed: Sequence[Pair], result: Perturbation) -> list[str]:
     """What is known of the size of changes: open, or small as far as metrics tell that cannot tell it well."""
     unreliable = [pair for pair in changed if pair.within(result.delta)]
+    sized = [pair.name for pair in changed if not pair.within(result.delta)]
     sentences = []
-    if len(unreliable) < len(changed):
+    if sized:
         sentences.append(
-            f"A change is shown, but not whether it exceeds {result.delta:g}: treat the relation as changed."
-            + _more_runs(result, "show its size")
+            f"A change is shown in {_listed(sized)}, but not whether it exceeds {result.delta:g}: treat the relation "
+            "as changed." + _more_runs(result, "show its size")
         )
     if unreliable:
         sentences.append(

@@ -58,7 +58,7 @@ def _joined(names: frozenset[str]) -> str:
 def _program(before: Plan, after: Plan) -> DesignFact | None:
     """Whether the plain programs differ, by the hash of everything that they were built from."""
     keys = [plan.builds[BASELINE][0].key[:12] if plan.builds.get(BASELINE) else _ABSENT for plan in (before, after)]
-    return DesignFact("plain program, as built", *keys) if keys[0] != keys[1] else None
+    return DesignFact("what the plain program is built from", *keys) if keys[0] != keys[1] else None
 
 
 def _machine(before: Plan, after: Plan) -> list[DesignFact]:

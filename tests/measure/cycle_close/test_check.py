@@ -111,6 +111,12 @@ def test_messages(folder: Path, old: str, new: str, message: str) -> None:
     assert message in result.output
 
 
+def test_a_check_given_to_measure_run_is_told_where_it_belongs(folder: Path) -> None:
+    result = CliRunner().invoke(main, ["run", str(folder / "c.yaml")])
+    assert result.exit_code == 2
+    assert "configurations: this is a file for `measure check-sampling`" in result.output
+
+
 def test_files_of_older_versions_call_the_configurations_ways(folder: Path) -> None:
     path = folder / "c.yaml"
     new, _ = load_check(path)

@@ -84,7 +84,7 @@ def test_a_change_is_perturbed_changed_or_equivalent_by_where_its_interval_lies(
     pair = changed.pairs[0]
     assert pair.p_adjusted <= 0.05
     assert pair.simultaneous[0] < 0.2 < pair.ci[1]
-    assert "A change is shown, but not whether it exceeds 0.2" in " ".join(changed.findings)
+    assert f"A change is shown in {changed.pairs[0].name}, but not whether it exceeds 0.2" in " ".join(changed.findings)
     assert in_words(changed).startswith("changed measurably, perhaps by more than delta")
     small = campaign(1, (20, 5), 0.1, sd=0.03)
     assert small.verdict == "equivalent"
