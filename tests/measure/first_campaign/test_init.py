@@ -305,6 +305,7 @@ def test_what_cannot_become_a_campaign_is_told(folder: Path) -> None:
     told = failed("gap.c")
     assert "undefined symbol: far" in told
     assert "No other source file beside it seems to define far." in told
+    assert "measure init DIRECTORY --build '$CC -O2 -I INCLUDE " in told
     (folder / "wrong.c").write_text("int main(void) { return x; }\n")
     assert "wrong.c:1: use of undeclared identifier 'x'" in failed("wrong.c")
     (folder / "empty").mkdir()
