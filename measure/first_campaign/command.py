@@ -196,9 +196,9 @@ def _link_advice(message: str, missing: list[str], sources: Sequence[Path]) -> s
         return (
             f"{message}\nNo other source file beside it seems to define {', '.join(missing)}. The C library has the "
             "mathematical and the thread functions; other libraries must be part of the program: give a directory with "
-            f"their sources{_project_of(sources)}\nWhere the sources lie in several directories, give the one above them "
-            f"and how it is built: measure init DIRECTORY --build '$CC -O2 -I INCLUDE {sources[0].name} OTHER.c -lm -o "
-            "NAME' --binary NAME"
+            f"their sources{_project_of(sources)}\nWhere the sources lie in several directories, give the one above "
+            "them and how it is built: measure init DIRECTORY --build '$CC -O2 -I INCLUDE "
+            f"{sources[0].name} OTHER.c -lm -o NAME' --binary NAME"
         )
     return message
 
