@@ -131,7 +131,7 @@ def _needless(candidate: Candidate, mechanisms: Change) -> str:
     shares = {name: known.get(name, 0.0) for name in candidate.against}
     if not candidate.against or any(abs(share) >= CAUSE for share in shares.values()):
         return ""
-    return "it is against " + " and ".join(f"{name} ({share:.0%} of the change)" for name, share in shares.items())
+    return "it is against " + " and ".join(f"{name} ({share:z.0%} of the change)" for name, share in shares.items())
 
 
 def _make_together(paired: PairedRuns, wanted: Sequence[Candidate]) -> None:

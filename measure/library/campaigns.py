@@ -83,11 +83,8 @@ class Result(Comparison):
         there = {run.spec.replicate: run for run in self.runs if run.spec.variant == variant}
         if replicate not in there:
             names = ", ".join([BASELINE, *self.variants])
-            numbers = ", ".join(map(str, sorted(there))) or "none"
-            raise MeasureError(
-                f"no run {replicate} of {variant!r}: expected one of the variants {names}; of {variant!r} there are "
-                f"the runs {numbers}"
-            )
+            numbers = f"; it has the runs {', '.join(map(str, sorted(there)))}" if there else ""
+            raise MeasureError(f"no run {replicate} of {variant!r}: expected one of the variants {names}{numbers}")
         return there[replicate]
 
 

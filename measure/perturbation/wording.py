@@ -32,7 +32,7 @@ def over_all(perturbation: Perturbation) -> str:
 
 def percent(value: float) -> str:
     """A change in percent; "unknown" for nan, which traces of other tools may have."""
-    return f"{value:+.2f}%" if math.isfinite(value) else UNKNOWN
+    return f"{value:+z.2f}%" if math.isfinite(value) else UNKNOWN
 
 
 def in_words(perturbation: Perturbation) -> str:

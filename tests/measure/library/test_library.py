@@ -53,7 +53,7 @@ def test_verdicts_pairs_and_traces_are_frames(result: measure.Result) -> None:
     [
         (lambda result: result.pairs("heavi"), "expected one of light, heavy; did you mean .heavy."),
         (lambda result: result.pairs("heavy", "outer"), "comparison 'outer': expected one of inner, outer_joint"),
-        (lambda result: result.trace("heavy", 9), r"no run 9 of 'heavy'.* of 'heavy' there are the runs 0, 1, 2, 3"),
+        (lambda result: result.trace("heavy", 9), r"no run 9 of 'heavy': .*; it has the runs 0, 1, 2, 3"),
         (lambda result: result.plot.trace("heavy", 0, ["cycels"]), "heavy/0 has no metric 'cycels'"),
         (lambda result: measure.load(result.directory / "nothing"), "nothing"),
     ],

@@ -271,7 +271,7 @@ def test_runs_that_can_show_no_change_are_not_said_to_have_none() -> None:
 def test_numbers_in_words() -> None:
     assert [p_number(p) for p in (0.0004, 0.001, 0.5, float("nan"))] == ["< 0.001", "0.001", "0.500", "-"]
     assert [p_text(p) for p in (0.0004, 0.5, float("nan"))] == ["p < 0.001", "p = 0.500", "no p-value"]
-    assert [percent(x) for x in (1.234, -0.5, float("nan"))] == ["+1.23%", "-0.50%", "unknown"]
+    assert [percent(x) for x in (1.234, -0.5, -0.001, float("nan"))] == ["+1.23%", "-0.50%", "+0.00%", "unknown"]
     pair = Pair("a", "b", 0, 1, 0, 0, 1, 0, 0, (0, 0), (0, 0), 0, 0.01, 0.1, 1, 0.1, "equivalent")
     assert pair_in_words(pair, 0.05) == "changed < delta"
     assert pair_in_words(replace(pair, p_adjusted=0.2), 0.05) == "equivalent"
