@@ -13,7 +13,6 @@ _ABOUT = (
     "Path of a file, relative to this one, that this file changes: mappings are merged, lists are replaced, and null "
     "takes back what that file says of a key"
 )
-_DEFINITIONS = "#/$defs/"
 _EXTENDING = "_of_a_file_that_extends"
 
 

@@ -95,7 +95,7 @@ def read_parquet(path: Path) -> ForeignTrace:
     chosen, warnings = [], []
     for heading in table.column_names:
         kind = table.schema.field(heading).type
-        if is_boundary(heading):
+        if is_boundary(heading) or pa.types.is_temporal(kind):
             continue
         if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind):
             labels = table.column(heading).drop_null()

@@ -145,7 +145,9 @@ def test_columns_of_text_are_no_metrics(tmp_path: Path) -> None:
     assert csv.warnings == (*told, "column 'host' has text ('node-1'), no numbers: it is not compared.")
     path = tmp_path / "trace.parquet"
     labels = pa.array(["warm up", None])
-    pq.write_table(pa.table({"cycles": [1, 2], "phase": labels, "kind": labels.dictionary_encode()}), path)
+    times = pa.array([0, 1], pa.timestamp("us"))
+    columns = {"cycles": [1, 2], "ts": times, "phase": labels, "kind": labels.dictionary_encode()}
+    pq.write_table(pa.table(columns), path)
     table = read_trace(path)
     assert table.metrics == ("cycles",)
     assert table.warnings == (*told, told[0].replace("phase", "kind"))
