@@ -167,6 +167,11 @@ def guest(make_guest: Callable[..., Guest]) -> Guest:
 
 
 GUEST_SOURCE = Path(__file__).with_name("guest_program.c")
+STATIC_AND_PIE = [
+    pytest.param(False, id="static"),
+    # The compiler makes a C library for it, which takes a minute: one process of the tests waits for it, not each.
+    pytest.param(True, id="static-pie", marks=pytest.mark.xdist_group("static-pie")),
+]
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from emulator.errors import GuestImageError
 from emulator.linux.loader.elf import POSITION_INDEPENDENT_BASE, load_image
 from emulator.memory import EXEC, READ, WRITE
-from tests.emulator.linux.conftest import ElfFile
+from tests.emulator.linux.conftest import STATIC_AND_PIE, ElfFile
 
 EXPECTED = "expected a riscv64 Linux executable (64-bit little-endian ELF): "
 COMPILE = "compile it with `python -m ziglang cc -target riscv64-linux-musl -static`"
@@ -223,7 +223,7 @@ def test_any_header_field_may_lie(valid: bytes, offset: int, value: int, size: i
 # A real program
 
 
-@pytest.mark.parametrize("pie", [False, True], ids=["static", "static-pie"])
+@pytest.mark.parametrize("pie", STATIC_AND_PIE)
 def test_a_compiled_program_has_names_and_lines(guest_program: Callable[..., Path], pie: bool) -> None:
     image = load_image(guest_program(pie))
     assert image.bias == (POSITION_INDEPENDENT_BASE if pie else 0)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from emulator.linux.loader.process_image import Layout
-from tests.emulator.linux.conftest import Ended
+from tests.emulator.linux.conftest import STATIC_AND_PIE, Ended
 
 
 def test_memory(run_guest: Callable[..., Ended], guest_program: Callable[..., Path]) -> None:
@@ -84,7 +84,7 @@ def test_signals(run_guest: Callable[..., Ended], guest_program: Callable[..., P
     assert ended.unsupported == []
 
 
-@pytest.mark.parametrize("pie", [False, True], ids=["static", "static-pie"])
+@pytest.mark.parametrize("pie", STATIC_AND_PIE)
 def test_identity(run_guest: Callable[..., Ended], guest_program: Callable[..., Path], pie: bool) -> None:
     ended = run_guest(guest_program(pie), ["one", "two"], {"VARIABLE": "value"}, Layout(stack_bytes=1 << 20))
     lines = ended.stdout.splitlines()
