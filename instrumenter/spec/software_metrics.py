@@ -160,12 +160,12 @@ class MetricSpec(BaseModel):
     def describe(self) -> str:
         """The metric in words, for reports."""
         subject = self.callee or self.variable or self.field or ("heap" if self.event.startswith("alloc") else "")
-        words = [self.event, *filter(None, (subject, f"in {self.function}" if subject and self.function else ""))]
-        if not subject and self.function:
-            words.append(self.function)
-        if self.file or self.line:
-            words.append(f"at {self.file or 'line'}" + (f"{':' if self.file else ' '}{self.line}" if self.line else ""))
-        return " ".join(words) + (f" += {self.add}" if self.add else "")
+        function = f"in {self.function}" if subject and self.function else self.function or ""
+        place = self.file or ""
+        if self.line:
+            place = f"{self.file}:{self.line}" if self.file else f"line {self.line}"
+        words = (self.event, subject, function, f"at {place}" if place else "", f"+= {self.add}" if self.add else "")
+        return " ".join(filter(None, words))
 
 
 def _problem_with(expression: str) -> str | None:

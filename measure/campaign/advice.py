@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from measure.campaign.campaign_model import Campaign
+from measure.campaign.variance import planned_runs
 from measure.console.time_left import range_text
 from measure.perturbation.analysis_types import BROKEN
 from measure.report.model import VariantReport
@@ -96,11 +97,13 @@ def more_runs(
     if not needed or missing:
         return []
     more = max(needed.values())
-    of_each = more if looks < campaign.looks else campaign.replicates + more
-    runs = of_each * (1 + len(campaign.variant_sets()))
+    larger = {"baselines": campaign.baselines + more, "replicates": campaign.replicates + more}
+    runs = planned_runs(campaign.model_copy(update=larger))
+    if looks < campaign.looks:
+        runs -= planned_runs(campaign)
     seconds = runs * run_seconds
     price = f"{runs:,} runs ({range_text(0.85 * seconds, 1.15 * seconds)})" if seconds else f"{runs:,} runs"
-    settings = f"--set baselines={campaign.baselines + more} --set replicates={campaign.replicates + more}"
+    settings = " ".join(f"--set {key}={value}" for key, value in larger.items())
     command = f"measure run {shown_path(campaign_file)} {settings}"
     if looks < campaign.looks:
         how = f"`{command}` adds {price} to these, as look {looks + 1} of {campaign.looks} that are planned"

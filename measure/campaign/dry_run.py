@@ -22,8 +22,9 @@ from measure.campaign.campaign_model import Campaign
 from measure.campaign.comparing_time import comparing_seconds
 from measure.campaign.event_counts import CountedRun, count_campaign, print_counts, run_untimed
 from measure.campaign.plan import Plan, checked_machine, make_plan
-from measure.campaign.power import SOURCES, assumed_spread, plan_text
+from measure.campaign.power import assumed_spread, plan_text
 from measure.campaign.run_types import BASELINE, BOUNDARY_COLUMNS, NULL_CONTROL
+from measure.campaign.variance import planned_runs
 from measure.console.machine_load import command_processor_seconds, load_per_processor
 from measure.console.tables import print_table
 from measure.errors import RunError
@@ -158,8 +159,7 @@ def estimate(campaign: Campaign, document: YamlDocument, console: Console, worke
             f"a run would have about {length // interval} records of {campaign.sampling.every}, expected at least "
             f"{FEWEST_RECORDS}: sample at a shorter interval or give the program more work"
         )
-    runs = campaign.baselines + campaign.replicates * (len(variants) - 1)
-    runs += len(SOURCES) * min(campaign.variance_runs, campaign.baselines)
+    runs = planned_runs(campaign)
     layouts = 1 if first.layout_seed is not None else min(shifted_layouts(campaign), campaign.baselines)
     return Estimate(
         counted, runs, layouts * len(variants) + len(counting), layouts * len(missing) + len(missing_counting),

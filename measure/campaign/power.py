@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from measure.campaign.campaign_model import FEWEST_PAIRS, Campaign
-from measure.campaign.variance import SOURCES
+from measure.campaign.variance import noise_runs
 from measure.perturbation.perturbation import comparisons
 from measure.perturbation.significance import FOUND_ERRORS
 from measure.stats.permutation import critical_value, extremes, paired_differences, ratios, sign_flips
@@ -109,7 +109,7 @@ def joint_threshold(n_pairs: int, n_metrics: int, n_variants: int, outer: bool, 
 def plan_text(campaign: Campaign, alpha: float, spread: Spread, variants: Sequence[str]) -> str:
     """The design in a sentence: runs, controls, and the change that it can find. ``alpha``: of all its comparisons."""
     extra = campaign.replicates if campaign.has_controls else 0
-    noise = len(SOURCES) * min(campaign.variance_runs, campaign.baselines)
+    noise = noise_runs(campaign)
     total = campaign.baselines + campaign.replicates * len(variants) + extra + noise
     runs = f"{total} runs: {campaign.baselines} baselines"
     of = f"each of {len(variants)} variants" if len(variants) > 1 else "the variant"

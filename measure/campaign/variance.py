@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from measure.campaign.campaign_model import Campaign
 from measure.campaign.run_types import BASELINE, Run, RunSpec
 from measure.stats.correlation import fisher_z, spearman
 
@@ -26,6 +27,17 @@ SOURCES = {
 REST = "the rest (stack, heap, environment, interrupts)"
 _PREFIX = "noise of "
 _OTHER_LAYOUT = 1 << 31  # added to the seed of a layout; drawn seeds are below
+
+
+def noise_runs(campaign: Campaign) -> int:
+    """Number of runs that a campaign makes for the sources of noise."""
+    return len(SOURCES) * min(campaign.variance_runs, campaign.baselines)
+
+
+def planned_runs(campaign: Campaign) -> int:
+    """Number of all runs of a campaign, those of the null control and for the sources of noise included."""
+    compared = len(campaign.variant_sets()) + campaign.has_controls
+    return campaign.baselines + campaign.replicates * compared + noise_runs(campaign)
 
 
 @dataclass(frozen=True)

@@ -25,17 +25,20 @@ _PARTS = np.array([*_RATE_OF], np.int64)
 _WHOLES = np.array([*_RATE_OF.values()], np.int64)
 _CYCLES = np.array([Event.CYCLES, Event.STALL_CYCLES, Event.FRONTEND_STALL_CYCLES])
 
-AT_MOST = (
+_FIRST = (
     (Event.BRANCHES_TAKEN, Event.BRANCHES_CONDITIONAL),
     (Event.BRANCHES_MISPREDICTED, Event.BRANCHES_CONDITIONAL),
     (Event.L1I_MISSES, Event.L1I_ACCESSES),
     (Event.L1D_MISSES, Event.L1D_ACCESSES),
     (Event.STALL_CYCLES, Event.CYCLES),
     (Event.FRONTEND_STALL_CYCLES, Event.STALL_CYCLES),
+)
+_AFTER_SUMS = (
     (Event.L2_MISSES, Event.L2_ACCESSES),
     (Event.L2_DATA_MISSES, Event.L2_DATA_ACCESSES),
     (Event.L2_DATA_MISSES, Event.L2_MISSES),
 )
+AT_MOST = (*_FIRST, *_AFTER_SUMS)
 """Events of which there are never more than of others; those that limit others come before these."""
 SUMS = (
     (Event.L1D_MISSES, Event.L1D_LOAD_MISSES, Event.L1D_STORE_MISSES),
@@ -83,14 +86,14 @@ def possible(events: NDArray[np.float64]) -> NDArray[np.float64]:
     the L2 cache follow from the misses of the others.
     """
     found = np.maximum(events, 0.0)
-    _limit(found, AT_MOST[:6])
+    _limit(found, _FIRST)
     whole, one, other = (found[..., event] for event in SUMS[0])
     parts = one + other
     share = np.divide(one, parts, out=np.ones(parts.shape), where=parts > 0)
     found[..., SUMS[0][1]], found[..., SUMS[0][2]] = share * whole, (1 - share) * whole
     whole, one, other = (found[..., event] for event in SUMS[1])
     found[..., SUMS[1][0]] = np.where(whole > 0, one + other, 0.0)
-    _limit(found, AT_MOST[6:])
+    _limit(found, _AFTER_SUMS)
     return found
 
 

@@ -22,11 +22,7 @@ from emulator.timing.machine_config import MachineConfig
 from emulator.timing.machine_events import N_STATIC
 from measure.cycle_close.detail import DetailedRun
 from measure.cycle_close.estimated_events import completed, possible, with_static_events
-from measure.cycle_close.mispredictions import (
-    UNKNOWN,
-    MispredictionWatcher,
-    followed_alone,
-)
+from measure.cycle_close.mispredictions import UNKNOWN, MispredictionWatcher, followed_alone
 from measure.cycle_close.reuse import WaitModel
 from measure.cycle_close.samples import Sample, choose_samples
 from measure.cycle_close.signature import SignatureMaker, StaticEventCounter

@@ -111,8 +111,12 @@ def next_steps(check: SamplingCheck, results: Sequence[SamplingResult]) -> str:
             if check.sweep
             else " A `sweep:` of a setting in the file says from which value on traces are equivalent."
         )
-    if any(one.verdict != "equivalent" for one in results):
+    if any(one.verdict == "inconclusive" for one in results):
         return f"More baselines and replicates than {check.baselines} and {check.replicates} may decide what is open."
+    if any(one.verdict == "not assessable" for one in results):
+        return (
+            "Nothing could be seen in what is not assessable: choose metrics that take many values, or more intervals."
+        )
     return ""
 
 

@@ -15,6 +15,11 @@ from measure.campaign.campaign_model import Campaign
 from measure.perturbation.analysis_types import Perturbation, Verdict
 from measure.report.model import ReportData, Signals, VariantReport
 
+GIVEN: dict[str, Any] = {
+    "name": "mine", "program": {"source": "mine.c"}, "machine": "m.yaml", "sampling": {"every": "4000 cycles"},
+    "hardware_metrics": ["PAPI_TOT_INS", "PAPI_LD_INS"], "baselines": 8, "replicates": 8, "seed": 3,
+}  # fmt: skip
+
 
 def variant(name: str, metrics: str, verdict: Verdict) -> VariantReport:
     inner = Perturbation("inner", verdict, (), 0.5, 0.2, 0.05, 20, 5, 0, False, None, ())
@@ -124,12 +129,7 @@ def test_one_metric_that_perturbs_is_explained_and_cannot_be_split() -> None:
 
 
 def test_the_command_for_more_runs_settles_what_is_inconclusive() -> None:
-    campaign = Campaign.model_validate(
-        {
-            "name": "mine", "program": {"source": "mine.c"}, "machine": "m.yaml", "sampling": {"every": "4000 cycles"},
-            "hardware_metrics": ["PAPI_TOT_INS", "PAPI_LD_INS"], "baselines": 8, "replicates": 8, "seed": 3,
-        }
-    )  # fmt: skip
+    campaign = Campaign.model_validate(GIVEN)
     variants = [opened("x", "inconclusive", 5), opened("y", "inconclusive", 21), opened("z", "equivalent", None)]
     assert more_runs(variants, campaign, "", looks=1) == [
         "Next: more runs would probably settle the variants x, y: `measure run CAMPAIGN.yaml --set baselines=29 "
@@ -139,6 +139,13 @@ def test_the_command_for_more_runs_settles_what_is_inconclusive() -> None:
     # 605 baselines were advised without a word on the hours that they take.
     (priced,) = more_runs(variants, campaign, "", looks=1, run_seconds=300.0)
     assert "makes a new campaign of 29 runs (2 to 3 h), since" in priced
+    # The runs of every variant, of the null control and for the sources of noise count, too.
+    metrics = {name: {"event": "entry", "function": name} for name in "ab"}
+    changes = {"software_metrics": metrics, "variants": {"x": ["a"], "y": ["a", "b"]}, "variance_runs": 4}
+    whole = Campaign.model_validate({**GIVEN, **changes, "baselines": 12})
+    assert "a new campaign of 132 runs," in more_runs(variants, whole, "", looks=1)[0]  # 33 + 3 * 29 + 3 * 4
+    looks = whole.model_copy(update={"looks": 2})
+    assert "adds 84 runs to these" in more_runs(variants, looks, "", looks=1)[0]  # 4 * 21
     planned = campaign.model_copy(update={"looks": 2})
     assert more_runs(variants[:1], planned, "", looks=1) == [
         "Next: more runs would probably settle the variant x: `measure run CAMPAIGN.yaml --set baselines=13 "

@@ -197,7 +197,9 @@ def test_the_table_fits_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     words = " ".join(shown.split())
     assert f"- two runs, long, within a run: {change} - two runs, long, within a run: one." in words
     assert "three" not in words
-    assert words.endswith("Next: more baselines and replicates than 20 and 5 may decide what is open.")
+    assert "Next: nothing could be seen in what is not assessable: choose metrics that take many values" in words
+    one.verdict = "inconclusive"
+    assert next_steps(check_, [one]) == "More baselines and replicates than 20 and 5 may decide what is open."
     one.verdict = found.verdict = "perturbed"
     assert next_steps(check_, [one]).startswith(ADVICE)
     one.verdict = found.verdict = "equivalent"
