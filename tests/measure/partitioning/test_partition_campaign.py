@@ -157,6 +157,7 @@ def test_without_a_good_group_there_is_no_campaign_to_run_but_what_to_do(folder:
     told = " ".join(lines)
     assert "Not shown to be good even alone: perturbing." in told
     assert "What perturbs, and which remedy helps:" in told
+    assert "Proved: by these verdicts no group of these metrics is good." in told
     assert "partition.yaml" not in told
     assert not (folder / "out" / "partition.yaml").exists()  # of the search before
     page = (folder / "out" / "partition.html").read_text()
