@@ -40,9 +40,6 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: folder / name for name in PROGRAMS}
 
 
-pytestmark = pytest.mark.xdist_group("workloads")
-
-
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_tiny_run_checks_itself_and_is_deterministic(programs: dict[str, Path], name: str) -> None:
     first = run(programs[name], "tiny")

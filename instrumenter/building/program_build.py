@@ -31,6 +31,7 @@ from instrumenter.building.toolchain import (
     GUEST_TARGET,
     SECTION_FLAGS,
     Toolchain,
+    as_optimised_link,
     compiler_name_for,
     compiler_version,
     without_preprocessor_flags,
@@ -300,7 +301,7 @@ def load_build(place: Path, layout: CounterLayout) -> Build | None:
 
 @dataclass(frozen=True)
 class CompiledProgram:
-    """A program before its link: its objects, or its sources where the link compiles them.
+    """A program before its link: ``inputs`` are its objects.
 
     ``folder``: of the files; ``place``: of the program in the cache; ``flags``: of the link; ``seconds``: that it took.
     """
@@ -346,7 +347,7 @@ def _compile_in(
     driver = compiler_name_for(inputs)
     if recipe.relinkable:
         inputs = _objects(inputs, [*flags, *sections], toolchain)
-    elif driver == "c++":  # which would take C sources for C++, too
+    else:
         inputs = _compiled(inputs, flags, toolchain)
     if recipe.sampler:
         # Compiled separately, so that its cost does not depend on the program's flags.
@@ -358,8 +359,8 @@ def _compile_in(
             inputs[-1],
         )
     return CompiledProgram(
-        folder, place, generated, inputs, [*flags, *recipe.libraries], driver, toolchain, recipe.relinkable,
-        time.perf_counter() - started,
+        folder, place, generated, inputs, [*as_optimised_link(flags), *recipe.libraries], driver, toolchain,
+        recipe.relinkable, time.perf_counter() - started,
     )  # fmt: skip
 
 

@@ -351,6 +351,19 @@ def as_other_compilers(arguments: Sequence[str]) -> list[str]:
     return ["-UNDEBUG", *_LEVEL_WORDS.get(levels[-1], ("-Xclang", "-O3"))] if levels else []
 
 
+def as_optimised_link(words: Sequence[str]) -> list[str]:
+    """The ``words`` of a link of objects, at -O2 whatever level they name; with -flto, as they are.
+
+    By the level of a link, zig makes a run-time library; for an unoptimised one that takes half a minute of processor
+    time, and programs have all of it. Other compilers have one library for all levels.
+    """
+    if any(word.startswith("-flto") for word in words):
+        return list(words)
+    before = ["", *words[:-1]]
+    kept = [word for word, last in zip(words, before, strict=False) if last == "-Xlinker" or not _LEVEL.fullmatch(word)]
+    return [*kept, "-O2"]
+
+
 def machine_of(target: str | None) -> str:
     """What programs for ``target`` run on, in words."""
     return "the emulated machine" if target == GUEST_TARGET else "static programs of this machine"

@@ -31,6 +31,7 @@ from instrumenter.building.toolchain import (
     GUEST_TARGET,
     SECTION_FLAGS,
     Toolchain,
+    as_optimised_link,
     compiler_version,
     linker_arguments,
     machine_of,
@@ -258,10 +259,7 @@ class Wrapper:
         made = temporary / "program"
         static = [] if self.line.shared or self.line.relocatable else ["-static"]
         first, last = ([], []) if self.line.relocatable else self._runtime()
-        if not any(word.startswith("-O") for word in self.line.words(Kind.OTHER)):
-            # For an unoptimised link zig builds its own run-time library unoptimised, too, and links all of it. Build
-            # systems give -O only when they compile.
-            inputs = [*inputs, "-O2"]
+        inputs = as_optimised_link(inputs)
         if self.line.without_openmp and self.listed and not os.environ.get(LOG_VARIABLE):
             # For a whole build, which has a listing, it is told once, at the end.
             self.toolchain.notify(NOTICE.format(machine=machine_of(self.toolchain.target)))

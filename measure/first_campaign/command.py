@@ -127,6 +127,7 @@ class _Draft:
 
     def __init__(self, name: str, program: dict[str, Any], machine: str, place: Path, request: Request) -> None:
         self._name, self.machine, self._place, self._source = name, machine, place, request.program
+        self._arguments = request.arguments
         self._limit_instructions = request.limit_instructions
         self.program = program
         self._read()
@@ -148,6 +149,12 @@ class _Draft:
                 more = sources_that_define(missing, sources) if "main" not in missing else []
                 if not more:
                     raise CampaignError(_link_advice(str(error), missing, sources)) from None
+                for argument in self._arguments:
+                    if Path(argument).resolve() in more:
+                        raise CampaignError(
+                            f"{argument}: a source of the program, given as an argument that it runs with: leave it "
+                            f"out, since sources beside {self._source} that it needs are found"
+                        ) from None
                 notify(f"{', '.join(missing)}: defined in {', '.join(path.name for path in more)}, taken, too")
                 own = {key: value for key, value in self.program.items() if key not in ("source", "sources")}
                 self.program = {**sources_keys([*sources, *more], self._place.parent), **own}

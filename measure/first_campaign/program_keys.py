@@ -134,7 +134,7 @@ def program_keys(
         sources = sorted(path for path in program.iterdir() if _is_source(path))
         if not sources:
             raise CampaignError(
-                f"{program}: has no C or C++ file, configure script, makefile or CMakeLists.txt: "
+                f"{program}: has no C or C++ file, configure script, makefile or CMakeLists.txt at its top: "
                 f"{_how_to_build(program)}"
             )
         if binary is not None:

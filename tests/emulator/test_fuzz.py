@@ -85,7 +85,6 @@ def test_system_calls_in_sequences(seed: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not memory_operations.is_comparable(), reason="the host is no Linux with pages of 4 KiB")
-@pytest.mark.xdist_group("memory operations")  # one process makes the host's C library, not each
 @pytest.mark.parametrize("seed", range(4))
 def test_memory_operations(seed: int) -> None:
     assert memory_operations.check_memory(seed + 1) == []

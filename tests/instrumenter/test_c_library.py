@@ -144,24 +144,26 @@ def test_programs_with_what_is_common_are_those_with_all_of_it(
 ) -> None:
     """What is common needs nothing else of the library. And nothing else of it is in the compiler's other libraries,
     from which a program would take it without a word."""
+    everything = Toolchain(target)
+    everything.prepare()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    compiler = Toolchain(target)
+    compilers = [everything, Toolchain(target)]
     (tmp_path / "a.c").write_text(COMMON_SOURCE)
-    compiler.compile(tmp_path / "a.c", ["-O2"], tmp_path / "a.o")
+    everything.compile(tmp_path / "a.c", ["-O2"], tmp_path / "a.o")
     programs, links, libraries = [], [], []
-    for _ in range(2):
-        links.append(compiler.traced_link([tmp_path / "a.o"], ["-O2"], tmp_path / "program"))
+    for compiler in compilers:
+        words = compiler.traced_link([tmp_path / "a.o"], ["-O2"], tmp_path / "program")
         programs.append(sections((tmp_path / "program").read_bytes()))
-        archives = {Path(word).name: tmp_path / word for word in links[-1] if word.endswith(".a")}
+        archives = {Path(word).name: tmp_path / word for word in words if word.endswith(".a")}
+        links.append([Path(word).name for word in words])
         libraries.append(symbols(archives.pop("libc.a")))
-        compiler.prepare()
     assert programs[0] == programs[1]
-    assert links[0] == links[1]  # of the compiler's other libraries, too
-    mine, everything = libraries
+    assert links[0] == links[1]
+    whole, mine = libraries
     others = [symbols(path) for path in archives.values()]
-    left_out = everything.defined - mine.defined
+    left_out = whole.defined - mine.defined
     assert left_out
-    assert mine.defined < everything.defined
+    assert mine.defined < whole.defined
     assert not mine.needed & left_out
     for other in others:
         assert other.defined

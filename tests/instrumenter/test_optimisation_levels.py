@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from instrumenter.building.toolchain import Toolchain, as_other_compilers
+from instrumenter.building.program_build import build_program
+from instrumenter.building.toolchain import Toolchain, as_optimised_link, as_other_compilers
 
 CHESS = Path(__file__).parents[2] / "experiments/workloads/chess.c"
 ASSERTS = "#include <assert.h>\nint f(int x) { assert(x > 41); return x; }\n"
@@ -38,3 +39,14 @@ def test_the_last_level_counts() -> None:
     assert as_other_compilers(["-O2", "-o", "-Os.o"]) == ["-UNDEBUG"]
     assert as_other_compilers(["-O4"]) == ["-UNDEBUG", "-Xclang", "-O3"]
     assert as_other_compilers(["-Ofast"]) == ["-UNDEBUG", "-Xclang", "-O3", "-ffast-math"]
+
+
+def test_programs_of_all_levels_have_one_run_time_library(tmp_path: Path) -> None:
+    """At -O0 they had all of one that was not optimised: ten times the code."""
+    (tmp_path / "a.c").write_text(
+        '#include <stdio.h>\nint main(int n, char **a) { return printf("%f", n / 3.0) < 0; }\n'
+    )
+    text_bytes = [build_program([tmp_path / "a.c"], [level]).text_bytes for level in ("-O2", "-O0", "-Os")]
+    assert max(text_bytes) - min(text_bytes) < 200
+    assert as_optimised_link(["a.o", "-Os", "-lm", "-Xlinker", "-O1"]) == ["a.o", "-lm", "-Xlinker", "-O1", "-O2"]
+    assert as_optimised_link(["-Os", "-flto", "a.o"]) == ["-Os", "-flto", "a.o"]

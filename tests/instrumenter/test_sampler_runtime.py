@@ -22,10 +22,7 @@ from instrumenter.rewrite.counter_layout import Placement
 from instrumenter.sampler_format import MAGIC, TRACE_PATH, read_sampler_trace
 from instrumenter.spec.software_metrics import MetricSpec
 
-pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux", reason="the emulator runs on Linux"),
-    pytest.mark.xdist_group("sampler"),  # one process compiles the timing model, if it must be compiled
-]
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the emulator runs on Linux")
 
 MACHINE = Path(__file__).parents[2] / "configs" / "machines" / "strongarm.yaml"
 HARDWARE = ("PAPI_TOT_INS", "PAPI_SR_INS", "PAPI_BR_INS")

@@ -1,6 +1,7 @@
 """Source lines of instructions from the executable's DWARF line tables, which are read at the first query.
 
-pyelftools does the parsing. Damaged or unknown debug information counts as absent.
+pyelftools does the parsing, of 30,000 rows in a second; so a query about one instruction reads only the tables of the
+units that have code there. Damaged or unknown debug information counts as absent.
 """
 
 from __future__ import annotations
@@ -9,7 +10,10 @@ import io
 import posixpath
 from bisect import bisect_right
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any, NamedTuple
+
+_LAST_ADDRESS = (1 << 64) - 1
 
 
 class LineRow(NamedTuple):
@@ -28,53 +32,103 @@ class DebugLines:
     def __init__(self, data: bytes, bias: int) -> None:
         self._data = data
         self._bias = bias
-        self._rows: tuple[LineRow, ...] | None = None
-        self._addresses: list[int] = []
 
+    @cached_property
     def rows(self) -> tuple[LineRow, ...]:
         """All rows by address, including those of line 0 (code without a source line)."""
-        if self._rows is None:
-            try:
-                self._rows = tuple(sorted(self._read()))
-            except Exception:  # a damaged table makes the parser raise almost anything
-                self._rows = ()
-            self._addresses = [row.address for row in self._rows]
-        return self._rows
+        try:
+            return tuple(sorted(row for unit in self._units for row in unit.rows))
+        except Exception:  # a damaged table makes the parser raise almost anything
+            return ()
 
     def at(self, pc: int) -> tuple[str, int] | None:
         """File and line of the instruction at ``pc``; None without one."""
-        rows = self.rows()
-        index = bisect_right(self._addresses, pc) - 1
-        if index < 0 or pc >= rows[index].end or rows[index].line == 0:
+        try:
+            found = [row for unit in self._units if unit.may_have(pc) if (row := unit.row_at(pc)) is not None]
+        except Exception:  # as above
             return None
-        return rows[index].file, rows[index].line
+        return (found[0].file, found[0].line) if found else None
 
-    def _read(self) -> Iterator[LineRow]:
+    @cached_property
+    def _units(self) -> list[_Unit]:
         from elftools.elf.elffile import ELFFile
 
         elf = ELFFile(io.BytesIO(self._data))
         if not elf.has_dwarf_info():
-            return
+            return []
         dwarf = elf.get_dwarf_info()
-        for unit in dwarf.iter_CUs():
-            program = dwarf.line_program_for_CU(unit)
-            if program is None:
+        return [_Unit(dwarf, unit, self._bias) for unit in dwarf.iter_CUs()]
+
+
+class _Unit:
+    """The part of the table that is of one compiled source; ``dwarf``, ``unit``: as pyelftools reads them."""
+
+    def __init__(self, dwarf: Any, unit: Any, bias: int) -> None:
+        self._dwarf, self._unit, self._bias = dwarf, unit, bias
+
+    def may_have(self, pc: int) -> bool:
+        """Whether the unit has code at ``pc``; also when it does not say where its code is."""
+        if self._ranges is None:
+            return True
+        at = bisect_right(self._ranges, (pc - self._bias, _LAST_ADDRESS)) - 1
+        return at >= 0 and pc - self._bias < self._ranges[at][1]
+
+    @cached_property
+    def _ranges(self) -> list[tuple[int, int]] | None:
+        """Where the unit's code is, as addresses in the file, by address; None if it does not say."""
+        attributes = self._unit.get_top_DIE().attributes
+        low, high = (attributes.get(f"DW_AT_{end}_pc") for end in ("low", "high"))
+        if low is not None and high is not None:
+            size = high.value if high.form != "DW_FORM_addr" else high.value - low.value
+            return [(low.value, low.value + size)]
+        listed = attributes.get("DW_AT_ranges")
+        if listed is None or listed.form == "DW_FORM_rnglistx":
+            return None
+        base = low.value if low is not None else 0
+        found = []
+        for entry in self._dwarf.range_lists().get_range_list_at_offset(listed.value, self._unit):
+            if hasattr(entry, "base_address"):
+                base = entry.base_address
+            else:
+                start = 0 if entry.is_absolute else base
+                found.append((start + entry.begin_offset, start + entry.end_offset))
+        return sorted(found)
+
+    def row_at(self, pc: int) -> LineRow | None:
+        """The row of the instruction at ``pc``; None without one, or of line 0."""
+        index = bisect_right(self._addresses, pc) - 1
+        if index < 0 or pc >= self.rows[index].end or self.rows[index].line == 0:
+            return None
+        return self.rows[index]
+
+    @cached_property
+    def _addresses(self) -> list[int]:
+        return [row.address for row in self.rows]
+
+    @cached_property
+    def rows(self) -> list[LineRow]:
+        """All rows of the unit, by address."""
+        return sorted(self._read())
+
+    def _read(self) -> Iterator[LineRow]:
+        program = self._dwarf.line_program_for_CU(self._unit)
+        if program is None:
+            return
+        files = unit_files(program, self._unit)
+        previous = None
+        for entry in program.get_entries():
+            state = entry.state
+            if state is None:
                 continue
-            files = unit_files(program, unit)
-            previous = None
-            for entry in program.get_entries():
-                state = entry.state
-                if state is None:
-                    continue
-                if previous is not None and state.address > previous.address:
-                    yield LineRow(
-                        previous.address + self._bias,
-                        state.address + self._bias,
-                        files.get(previous.file, "?"),
-                        previous.line,
-                        bool(previous.is_stmt),
-                    )
-                previous = None if state.end_sequence else state
+            if previous is not None and state.address > previous.address:
+                yield LineRow(
+                    previous.address + self._bias,
+                    state.address + self._bias,
+                    files.get(previous.file, "?"),
+                    previous.line,
+                    bool(previous.is_stmt),
+                )
+            previous = None if state.end_sequence else state
 
 
 def _text(value: Any) -> str:

@@ -176,7 +176,7 @@ class ElfImage:
 
     def line_rows(self) -> tuple[LineRow, ...]:
         """Every row of the line table, by address; empty without debug information. Slow for big programs."""
-        return self._lines.rows()
+        return self._lines.rows
 
 
 def load_image(source: str | Path | bytes, name: str | None = None, base: int = POSITION_INDEPENDENT_BASE) -> ElfImage:

@@ -7,6 +7,7 @@ import hashlib
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ from emulator.probes import BlockCounter, StoreWatch
 from instrumenter.building.program_build import build_program
 
 GUEST = Path(__file__).parents[1] / "guest"
+FEW = ("1", "500")
+"""Arguments of the mixture with which it executes 300,000 instructions: the oracle takes 2 s for them."""
 ROOT = Path(__file__).parents[3]
 
 
@@ -51,9 +54,11 @@ class Digest:
         self.words += len(stream)
 
 
-def record_of(program: Path, argument: str, step: int | None = None, **options: Any) -> tuple[str, int, bytes]:
+def record_of(
+    program: Path, arguments: Sequence[str], step: int | None = None, **options: Any
+) -> tuple[str, int, bytes]:  # fmt: skip
     digest = Digest()
-    with Machine(program, [argument], consumers=[digest], **options) as machine:
+    with Machine(program, arguments, consumers=[digest], **options) as machine:
         if step is None:
             machine.run()
         else:
@@ -65,7 +70,7 @@ def record_of(program: Path, argument: str, step: int | None = None, **options: 
 
 
 def test_the_record_does_not_depend_on_the_engine(mixture: Path) -> None:
-    reference = record_of(mixture, "1", engine="oracle")
+    reference = record_of(mixture, FEW, engine="oracle")
     assert reference[1] > 100_000
     for options in (
         {"templates": False},  # interpreted only
@@ -74,7 +79,7 @@ def test_the_record_does_not_depend_on_the_engine(mixture: Path) -> None:
         {},
         {"step": 777},
     ):
-        assert record_of(mixture, "1", **options) == reference, options
+        assert record_of(mixture, FEW, **options) == reference, options
 
 
 def test_output_equals_the_hosts(mixture: Path, tmp_path: Path) -> None:
@@ -89,11 +94,11 @@ def test_output_equals_the_hosts(mixture: Path, tmp_path: Path) -> None:
 
 def test_probes_count_what_the_oracle_counts(mixture: Path) -> None:
     def counts(**options: Any) -> tuple[dict[int, int], list[int]]:
-        with Machine(mixture, ["1"]) as plain:
+        with Machine(mixture, FEW) as plain:
             state = plain.image.find_symbol("__stdout_FILE")
         assert state is not None
         counter, watch = BlockCounter(with_addresses=True), StoreWatch([(state.address, state.address + 8)])
-        with Machine(mixture, ["1"], consumers=[counter, watch], **options) as machine:
+        with Machine(mixture, FEW, consumers=[counter, watch], **options) as machine:
             machine.run()
             fib = machine.image.find_symbol("main")
             assert fib is not None
@@ -272,18 +277,25 @@ def test_a_program_that_is_none(tmp_path: Path) -> None:
         Machine(b"\x7fELF")
 
 
-@pytest.mark.parametrize("hot", [{"templates": False}, {"optimise_executions": 4}, {}])
-def test_counts_are_those_of_the_record(mixture: Path, hot: dict[str, int]) -> None:
+@pytest.fixture(scope="module")
+def executions_by_pc(mixture: Path) -> dict[int, int]:
+    """Executions of each block of the mixture, as the oracle's record has them."""
     counter = BlockCounter()
-    with Machine(mixture, ["1"], consumers=[counter], engine="oracle") as machine:
+    with Machine(mixture, FEW, consumers=[counter], engine="oracle") as machine:
         machine.run()
-        by_pc = counter.executions_by_pc(machine.facts)
-    with Machine(mixture, ["1"], background=False, **hot) as machine:  # type: ignore[arg-type]
+        return counter.executions_by_pc(machine.facts)
+
+
+@pytest.mark.parametrize("hot", [{"templates": False}, {"optimise_executions": 4}, {}])
+def test_counts_are_those_of_the_record(
+    mixture: Path, executions_by_pc: dict[int, int], hot: dict[str, int]
+) -> None:  # fmt: skip
+    with Machine(mixture, FEW, background=False, **hot) as machine:  # type: ignore[arg-type]
         machine.observe(TraceSelection(counts=True))
         machine.run()
         counted = BlockCounter()
         counted.executions = machine.block_counts.copy()
-        assert counted.executions_by_pc(machine.facts) == by_pc
+        assert counted.executions_by_pc(machine.facts) == executions_by_pc
 
 
 SHORT_LOOPS = """
@@ -336,7 +348,7 @@ def executions(program: Path, selection: TraceSelection, **options: Any) -> dict
 def test_intervals_end_at_the_same_instruction_in_every_tier(mixture: Path) -> None:
     def boundaries(selection: TraceSelection, **options: Any) -> list[tuple[int, int]]:
         found = []
-        with Machine(mixture, ["1"], background=False, **options) as machine:
+        with Machine(mixture, FEW, background=False, **options) as machine:
             machine.observe(selection)
             target = 5000
             while machine.advance_to_instructions(target):
@@ -355,7 +367,7 @@ def test_observers_come_and_go(mixture: Path) -> None:
     """What an observer that joins sees is the rest of what one from the start sees."""
     whole = Digest()
     parts = [Digest(), Digest()]
-    with Machine(mixture, ["1"], consumers=[whole], background=False) as machine:
+    with Machine(mixture, FEW, consumers=[whole], background=False) as machine:
         machine.observe(TraceSelection(), [whole, parts[0]])
         machine.advance_to_instructions(60_000)
         machine.observe(TraceSelection(counts=True), [whole])

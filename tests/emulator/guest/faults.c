@@ -55,7 +55,7 @@ int main(int argc, char **argv)
     else if (!strcmp(what, "code"))
         *(volatile char *)main = 0;
     else if (!strcmp(what, "hot"))
-        return (int)hot_loop(3000000);
+        return (int)hot_loop(300000);
     else if (!strcmp(what, "abort"))
         abort();
     else if (!strcmp(what, "forever"))

@@ -14,12 +14,12 @@ static int compare(const void *a, const void *b) { return *(const int *)a - *(co
 
 int main(int argc, char **argv)
 {
-    int rounds = argc > 1 ? atoi(argv[1]) : 50;
+    int rounds = argc > 1 ? atoi(argv[1]) : 50, length = argc > 2 ? atoi(argv[2]) : 3000;
     unsigned state = 1;
-    int *table = malloc(3000 * sizeof *table), value = 0;
+    int *table = malloc(length * sizeof *table), value = 0;
     double sum = 0;
     for (int round = 0; round < rounds; round++) {
-        for (int i = 0; i < 3000; i++) {
+        for (int i = 0; i < length; i++) {
             state = state * 1664525u + 1013904223u;
             table[i] = (int)(state >> 12);
             value = operations[(state >> 20) % 3](value, table[i]) & 0xffff;
@@ -31,7 +31,7 @@ int main(int argc, char **argv)
             default: value ^= i;
             }
         }
-        qsort(table, 3000, sizeof *table, compare);
+        qsort(table, length, sizeof *table, compare);
     }
     feclearexcept(FE_ALL_EXCEPT);
     volatile double zero = 0, one = 1, third = one / 3;

@@ -167,11 +167,9 @@ def guest(make_guest: Callable[..., Guest]) -> Guest:
 
 
 GUEST_SOURCE = Path(__file__).with_name("guest_program.c")
-STATIC_AND_PIE = [
-    pytest.param(False, id="static"),
-    # The compiler makes a C library for it, which takes a minute: one process of the tests waits for it, not each.
-    pytest.param(True, id="static-pie", marks=pytest.mark.xdist_group("static-pie")),
-]
+# For the latter the compiler makes a C library, which takes a minute: the tests are in one file, so that one process of
+# the tests waits for it, not each.
+STATIC_AND_PIE = [pytest.param(False, id="static"), pytest.param(True, id="static-pie")]
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emulator.errors import GuestImageError
-from emulator.linux.loader.elf import POSITION_INDEPENDENT_BASE, load_image
+from emulator.linux.loader.elf import load_image
 from emulator.memory import EXEC, READ, WRITE
-from tests.emulator.linux.conftest import STATIC_AND_PIE, ElfFile
+from tests.emulator.linux.conftest import ElfFile
 
 EXPECTED = "expected a riscv64 Linux executable (64-bit little-endian ELF): "
 COMPILE = "compile it with `python -m ziglang cc -target riscv64-linux-musl -static`"
@@ -218,25 +217,3 @@ def test_any_header_field_may_lie(valid: bytes, offset: int, value: int, size: i
     except GuestImageError:
         return
     assert image.symbolize(image.entry)
-
-
-# A real program
-
-
-@pytest.mark.parametrize("pie", STATIC_AND_PIE)
-def test_a_compiled_program_has_names_and_lines(guest_program: Callable[..., Path], pie: bool) -> None:
-    image = load_image(guest_program(pie))
-    assert image.bias == (POSITION_INDEPENDENT_BASE if pie else 0)
-    main = image.find_symbol("main")
-    assert main is not None
-    assert main.is_function
-    assert image.symbolize(main.address + 2) == "main+0x2"
-    found = image.source_line(main.address)
-    assert found is not None
-    source, line = found
-    text = open(source).read().splitlines()  # noqa: SIM115
-    assert source.endswith("guest_program.c")
-    assert text[line - 1].startswith("int main(")
-    rows = [row for row in image.line_rows() if row.file == source]
-    assert all(row.address < row.end for row in rows)
-    assert {row.line for row in rows if row.is_statement} >= {line}

@@ -1,4 +1,4 @@
-"""Real C programs on our kernel, with unicorn as the processor: the C library's view of it all."""
+"""Real C programs: their names and lines, and on our kernel, with unicorn as the processor, the C library's view."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from emulator.linux.loader.elf import POSITION_INDEPENDENT_BASE, load_image
 from emulator.linux.loader.process_image import Layout
+from emulator.memory import EXEC
 from tests.emulator.linux.conftest import STATIC_AND_PIE, Ended
 
 
@@ -108,3 +110,36 @@ def test_offsets_change_where_things_lie_and_nothing_else(
     ]
     plain, moved = (run_guest(guest_program(), ["memory"], layout=layout) for layout in layouts)
     assert plain == moved
+
+
+@pytest.mark.parametrize("pie", STATIC_AND_PIE)
+def test_a_compiled_program_has_names_and_lines(guest_program: Callable[..., Path], pie: bool) -> None:
+    image = load_image(guest_program(pie))
+    assert image.bias == (POSITION_INDEPENDENT_BASE if pie else 0)
+    main = image.find_symbol("main")
+    assert main is not None
+    assert main.is_function
+    assert image.symbolize(main.address + 2) == "main+0x2"
+    found = image.source_line(main.address)
+    assert found is not None
+    source, line = found
+    text = open(source).read().splitlines()  # noqa: SIM115
+    assert source.endswith("guest_program.c")
+    assert text[line - 1].startswith("int main(")
+    rows = [row for row in image.line_rows() if row.file == source]
+    assert all(row.address < row.end for row in rows)
+    assert {row.line for row in rows if row.is_statement} >= {line}
+
+
+def test_a_query_reads_the_units_that_have_code_there_and_tells_what_all_rows_do(
+    guest_program: Callable[..., Path],
+) -> None:
+    image = load_image(guest_program(True))
+    code = [segment for segment in image.segments if segment.prot & EXEC]
+    instructions = range(code[0].address, code[0].end, 42)
+    told = [image.source_line(pc) for pc in instructions]
+    expected: dict[int, tuple[str, int]] = {}
+    for row in image.line_rows():
+        expected |= {pc: (row.file, row.line) for pc in range(row.address, row.end, 2) if row.line}
+    assert told == [expected.get(pc) for pc in instructions]
+    assert sum(each is not None for each in told) > len(told) / 2

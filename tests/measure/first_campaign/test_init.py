@@ -257,6 +257,8 @@ def test_what_a_link_misses_is_taken_from_the_files_beside(folder: Path) -> None
     assert result.exit_code == 0, result.output
     assert yaml.safe_load((folder / "demo.yaml").read_text())["program"] == {"sources": ["demo.c", "work.c"]}
     assert "defined in work.c, taken, too" in " ".join(result.output.split())
+    told = failed("demo.c", "work.c", "--out", "other.yaml")
+    assert "work.c: a source of the program, given as an argument that it runs with: leave it out" in told
     assert "has no function main" in failed("unused.c")
     (folder / "library.c").write_text(
         "#ifndef LIBRARY_H\n#define LIBRARY_H\n#endif\nint twice(int n) { return 2 * n; }\n"

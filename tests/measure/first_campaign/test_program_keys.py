@@ -355,5 +355,5 @@ def test_a_directory_without_a_build_at_its_top_names_another_way(
         Path("demo", name).touch()
     with pytest.raises(CampaignError) as caught:
         program_keys(Path("demo"), None, None, Path(), lambda text: None)
-    assert "has no C or C++ file, configure script, makefile or CMakeLists.txt: " in str(caught.value)
+    assert "has no C or C++ file, configure script, makefile or CMakeLists.txt at its top: " in str(caught.value)
     assert str(caught.value).endswith(said)
