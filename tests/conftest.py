@@ -8,9 +8,14 @@ from collections.abc import Generator
 import pytest
 from hypothesis import settings
 
+from common.compiler_cache import GLOBAL, compiler_cache
+
 # A first example compiles kernels and machines are shared: how long an example takes says nothing about its subject.
 settings.register_profile("without deadlines", deadline=None)
 settings.load_profile("without deadlines")
+
+# Tests that call the compiler themselves take what it made for the others, such as C libraries.
+os.environ.setdefault("ZIG_GLOBAL_CACHE_DIR", str(compiler_cache() / GLOBAL))
 
 SLOW_SECONDS = 10  # twice the limit: processors differ, and the first test of a kernel compiles it
 _BEGAN = pytest.StashKey[float]()
