@@ -21,6 +21,7 @@ _FAILED_COMMAND = re.compile(r"^\S+: \*\*\* ", re.M)  # of make, or of a line of
 _MARKS = re.compile(r"[\s^~]*")  # below a line that an interpreter shows, before it says what is wrong
 _LINES_BEFORE, _LINES_OF_ERROR = 2, 3
 """Lines shown: compilers and cmake explain a message in the lines after it, make's follows what a command printed."""
+_OF_CMAKE, _MOST_LINES_OF_CMAKE = "CMake Error", 8
 _FIRST_ERROR = "Its first error:"
 _LAST_LINES, _LAST_LINES_AFTER_ERROR = 15, 6
 
@@ -71,6 +72,11 @@ _ADVICE = (
         ),
         "It needs the program {program}, which this machine does not have: install it, or name a target that does "
         "without it: `{make_target}`",
+    ),
+    (
+        re.compile(r"The source directory\n+ +(?P<folder>\S+)\n+ +does not contain a CMakeLists.txt file"),
+        "A part of the project is missing, {folder}: if it is a submodule of git, `git submodule update --init` "
+        "fetches it; or leave out what needs it, by an option of the project such as -DNAME_BUILD_TESTS=OFF",
     ),
     (
         re.compile(r"recompile with -fPIC"),
@@ -149,6 +155,9 @@ def failed_build(
                 first += 1
     if first is not None:
         after = first + _LINES_OF_ERROR
+        if lines[first].startswith(_OF_CMAKE):  # which indents all of its message
+            while after < min(first + _MOST_LINES_OF_CMAKE, len(lines)) and lines[after].startswith("  "):
+                after += 1
         parts += [_FIRST_ERROR, *_indented(lines[first:after])]
         tail = lines[after:][-_LAST_LINES_AFTER_ERROR:]
     parts += [f"Its last lines (all of them: {log}):", *_indented(tail)] if tail else [f"All that it printed: {log}"]

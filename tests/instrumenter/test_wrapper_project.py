@@ -318,6 +318,11 @@ def test_programs_of_a_build_in_other_directories_are_named_from_the_project(dir
         ("a.c:3:10: fatal error: 'sys/queue.h' file not found", "<sys/queue.h> belongs to glibc; the C library here"),
         ("a.c:3:10: fatal error: 'readline/readline.h' file not found", "It needs readline/readline.h, which is not"),
         ('error: unable to find dynamic system library "z" using strategy', 'It needs library "z", which is not there'),
+        (
+            "CMake Error at CMakeLists.txt:9 (add_subdirectory):\n  The source directory\n\n    /p/third\n\n  does not "
+            "contain a CMakeLists.txt file.",
+            "A part of the project is missing, /p/third: if it is a submodule of git, `git submodule update --init`",
+        ),
     ],
 )
 def test_a_build_that_fails_says_what_to_do_and_where_all_of_its_output_is(
@@ -344,7 +349,7 @@ def test_a_build_that_fails_says_what_to_do_and_where_all_of_its_output_is(
     ("gcc -o app x.o\nld: x.o: file in wrong format\n", "  ld: x.o: file in wrong format\nAll that it printed: log\n"),
     (
         "-- Detecting\nCMake Error at CMakeLists.txt:294 (add_subdirectory):\n  The directory\n\n    third\n\n  ...\n",
-        "  CMake Error at CMakeLists.txt:294 (add_subdirectory):\n    The directory\n      third\nIts last lines",
+        "  CMake Error at CMakeLists.txt:294 (add_subdirectory):\n    The directory\n      third\n    ...\nAll that it",
     ),
     (
         "looking\nfound\nMakefile:85: *** missing separator.  Stop.\n",
