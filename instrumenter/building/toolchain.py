@@ -29,7 +29,10 @@ HOST_TARGET = f"{platform.machine()}-linux-musl"
 TIMEOUT_SECONDS = 600
 # zig adds run-time checks to unoptimised code; the program must have only its own code. With -Os or -Oz, unlike other
 # compilers, it removes all symbols and debug information unless -g is given; at other levels -g changes nothing.
-ALWAYS = ("-fno-sanitize=all", "-fno-stack-protector", "-g", *OLD_C_FLAGS)
+# It refuses __DATE__ and __TIME__, which `BUILD_DATE` makes the same in all builds.
+ALWAYS = ("-fno-sanitize=all", "-fno-stack-protector", "-g", "-Wno-date-time", *OLD_C_FLAGS)
+BUILD_DATE = "1700000000"
+"""Seconds since 1970, of which programs have the date: when a guest starts, as `emulator.linux.kernel.clock` says."""
 SECTION_FLAGS = ("-ffunction-sections", "-fdata-sections")
 """Each function and each variable in a section of its own, as `instrumenter.building.relink` needs them."""
 # Flags for comments in the preprocessor's output, and for output without line markers.
@@ -124,6 +127,7 @@ class Toolchain:
     def environment(self) -> dict[str, str]:
         """The environment in which the compiler runs."""
         return {
+            "SOURCE_DATE_EPOCH": BUILD_DATE,
             **os.environ,
             "ZIG_GLOBAL_CACHE_DIR": str(self.cache / "global"),
             "ZIG_LOCAL_CACHE_DIR": str(self.cache / "local"),

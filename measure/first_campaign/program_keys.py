@@ -45,6 +45,7 @@ _DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|elifdef|else|endif
 _IF_DEFINED = re.compile(r"[ \t]*#[ \t]*if(?:def[ \t]+|[ \t]+defined[ \t]*\(?[ \t]*|[ \t]+)([A-Za-z_]\w*)[ \t)]*$")
 _CALLS_CMAKE = re.compile(r"^\t.*(?<![\w./-])(?:cmake|\$[({]CMAKE[)}])[ \\]", re.M)
 _MAKEFILES = ("GNUmakefile", "makefile", "Makefile")  # in make's order
+_OTHER_MAKEFILE = re.compile(r"(?:GNU)?makefile[._-](?!am$|in$)[\w.-]+|[\w.-]+\.(?:mk|mak|make)", re.I)
 _BUILDS = (
     (("configure",), _CONFIGURE),
     (_MAKEFILES, _MAKE),
@@ -162,6 +163,12 @@ def _how_to_build(directory: Path) -> str:
         )
     if (directory / "meson.build").is_file():
         return "with meson and ninja on this machine: --build 'meson setup build && ninja -C build'"
+    others = sorted(
+        path.name for path in directory.iterdir() if path.is_file() and _OTHER_MAKEFILE.fullmatch(path.name)
+    )
+    if others:
+        which = f", or another of {listed(others, _MOST_PROGRAMS_TOLD)}" if others[1:] else ""
+        return f"with its makefile of another name: --build 'make -f {shlex.quote(others[0])} CC=$CC'{which}"
     below = [folder for deep in ("*", "*/*") for folder in sorted(directory.glob(deep)) if folder.is_dir()]
     builds = [(folder, commands[0]) for folder in below for commands in [build_commands(folder)] if commands]
     for folder, command in builds[:1]:
@@ -299,7 +306,8 @@ def _proposals(command: str, binary: str | None) -> list[str]:
     other, since some makefiles do not say what must be made first; and with the compilers under the names of this
     machine's, for makefiles that call these without a variable."""
     only = []
-    if binary and command.startswith("make "):
+    below = binary is not None and "/" in os.path.normpath(binary)  # made by a call of make there, after a configure
+    if binary and (command.startswith("make ") or ("&& make " in command and not below)):
         only = [f"{command} {shlex.quote(binary)}"]
     elif binary and "&& cmake --build" in command:
         only = [f"{command} --target {shlex.quote(Path(binary).name)}"]

@@ -9,6 +9,7 @@ import sys
 import textwrap
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
@@ -17,9 +18,10 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
 from common.file_cache import cache_directory
+from emulator.linux.kernel.clock import DEFAULT_EPOCH_SECONDS
 from instrumenter.building import program_build as build_module
 from instrumenter.building.program_build import Build, SamplerConfig, build_program
-from instrumenter.building.toolchain import Toolchain, without_preprocessor_flags
+from instrumenter.building.toolchain import BUILD_DATE, GUEST_TARGET, Toolchain, without_preprocessor_flags
 from instrumenter.errors import SourceError, ToolchainError
 from instrumenter.rewrite.counter_layout import Placement
 from instrumenter.spec.software_metrics import MetricSpec
@@ -89,6 +91,17 @@ def test_rebuilt_programs_are_the_same_bytes(
     again = build_program([source], ["-O1"], METRICS, target=None)
     assert again.elf_path.is_relative_to(tmp_path / "elsewhere")
     assert again.elf_path.read_bytes() == first
+
+
+def test_the_date_of_a_build_is_that_of_the_start_of_guests(builds: Path, source: Path) -> None:
+    """zig refuses __DATE__ in optimised code."""
+    source.write_text('#include <stdio.h>\nint main(void) { puts(__DATE__ " " __TIME__); return 0; }\n')
+    metrics = {"starts": MetricSpec(event="entry", function="main")}
+    for target in (None, GUEST_TARGET):
+        program = build_program([source], ["-O2"], metrics, target=target).elf_path
+        assert b"Nov 14 2023 22:13:20" in program.read_bytes()
+    assert int(BUILD_DATE) == DEFAULT_EPOCH_SECONDS
+    assert datetime.fromtimestamp(DEFAULT_EPOCH_SECONDS, UTC) == datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("damage", ["cut", "no facts", "wrong facts"])

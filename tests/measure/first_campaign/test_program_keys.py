@@ -327,6 +327,18 @@ def test_the_program_that_is_named_is_made_alone_if_that_works(tmp_path: Path, m
     ]  # fmt: skip
 
 
+def test_after_a_configure_script_the_program_that_is_named_is_made_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("instrumenter.building.project.linked_programs", lambda _, command, notify: ["app", "src/app"])
+    (tmp_path / "demo").mkdir()
+    (tmp_path / "demo/configure").write_text("--host")
+    keys = program_keys(tmp_path / "demo", None, "app", tmp_path, lambda text: None)
+    assert keys["build"] == "./configure --host=$HOST && make -j$(nproc) app"
+    keys = program_keys(tmp_path / "demo", None, "src/app", tmp_path, lambda text: None)
+    assert keys["build"] == "./configure --host=$HOST && make -j$(nproc)"
+
+
 def test_cmake_builds_the_program_that_is_named_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("instrumenter.building.project.linked_programs", lambda _, command, notify: ["build/a/app"])
     (tmp_path / "demo").mkdir()
@@ -342,6 +354,10 @@ def test_cmake_builds_the_program_that_is_named_alone(tmp_path: Path, monkeypatc
         ["src/app.c", "projects/make/Makefile", "projects/visual c/CMakeLists.txt"],
         "projects/make (or projects/visual c) has a build; to take that: --build 'cd projects/make && make "
         "-j$(nproc) CC=$CC'",
+    ),
+    (
+        ["Makefile.app", "Makefile.am", "makefile.win", "x.mk", "debugger/Makefile"],
+        "--build 'make -f Makefile.app CC=$CC', or another of Makefile.app, makefile.win, x.mk",
     ),
     (["a/README", "src/app.c"], "src has source files: give that directory, `measure init demo/src`"),
     (["a/b/c/Makefile"], "say how it is built with --build COMMAND"),
