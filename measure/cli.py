@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 _RUNS = ("run", "partition", "explain", "check-sampling")  # the commands that make the runs of campaigns
+_NO_RUNS = {"--counts", "--dry-run"}  # options of theirs with which they keep nothing
 _KINDS = ["campaign", "sampling-check", "machine", "summary", "verdicts"]
 
 
@@ -38,6 +39,7 @@ class _Commands(click.Group):
         from measure.errors import MeasureError
 
         rest_linear_algebra()
+        makes_runs = not _NO_RUNS & set(context.args)
         try:
             with interruptible(), terminable():
                 return super().invoke(context)
@@ -46,7 +48,8 @@ class _Commands(click.Group):
             raise SystemExit(error.exit_status) from None
         except KeyboardInterrupt as interrupt:
             how = "ended by SIGTERM" if isinstance(interrupt, Terminated) else "interrupted"
-            kept = "; finished runs are kept, the same command goes on" if context.invoked_subcommand in _RUNS else ""
+            keeps = makes_runs and context.invoked_subcommand in _RUNS
+            kept = "; finished runs are kept, the same command goes on" if keeps else ""
             click.echo(f"measure: {how}{kept}", err=True)
             raise SystemExit(exit_status(interrupt)) from None
 

@@ -130,7 +130,8 @@ def _software(trial: Trial, choice: Choice) -> list[str]:
         "software_metrics:",
     ]
     for one in counters:
-        share = f"{percent(100 * one.function.share)} of all instructions, most in line {one.function.hottest}"
+        share = f"{percent(100 * one.function.share)} of all instructions"
+        share += f", most in line {one.function.hottest}" if one.function.hottest else ""
         events = one.counts.events
         added = choice.added_percent(one, trial.instructions)
         lines += [

@@ -50,7 +50,7 @@ Types = tuple[str, ...] | None
 class OwnFunctions:
     """``definitions``: all own functions, and the types of their parameters; ``owner``: for each of the instructions
     asked for the index of its function, -1 without one; ``line``: the instruction's line in that function, of one that
-    is from the library's inline functions the line that calls these; 0 if it is not known."""
+    is from the library's inline functions the line that calls these; 0 if it is not known, or in another file."""
 
     definitions: Mapping[Definition, Types]
     owner: NDArray[np.int64]
@@ -116,7 +116,9 @@ class _Unit:
             self._own_lines(pcs, owner, line)
 
     def _own_lines(self, pcs: NDArray[np.int64], owner: NDArray[np.int64], line: NDArray[np.int64]) -> None:
-        """Set ``line`` of instructions of own functions that are not the library's."""
+        """Set ``line`` of instructions of own functions that are not the library's, nor of another file that is
+        included in the middle of a function."""
+        files = np.array([one.file for one in self._indices])
         before = None
         for entry in self._lines.get_entries():
             state = entry.state
@@ -125,9 +127,9 @@ class _Unit:
             if before is not None and state.address > before[0]:
                 first, last = np.searchsorted(pcs, (before[0], state.address))
                 if first < last:
-                    lines = line[first:last]
-                    lines[(lines == 0) & (owner[first:last] >= 0)] = before[1]
-            before = None if state.end_sequence else (state.address, state.line)
+                    lines, owners = line[first:last], owner[first:last]
+                    lines[(lines == 0) & (owners >= 0) & (files[owners] == before[2])] = before[1]
+            before = None if state.end_sequence else (state.address, state.line, self._files.get(state.file, ""))
 
     def _parts(self, entry: int) -> tuple[str, ...]:
         """The qualified name of the function that an entry declares, as the instrumenter has it."""

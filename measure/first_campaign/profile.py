@@ -37,7 +37,8 @@ class HotFunction:
     ``name``: qualified, as a metric's `function:` takes it, all instances of a template together; ``overload``: the
     same with its parameters' types, None if it is the only one of its name in its file or they are not known;
     ``namesake``: whether another file has a function of this name; ``share``: its fraction of the program's
-    instructions; ``hottest``: the line with the most of them; ``loops``: whether its text has a loop.
+    instructions; ``hottest``: the line of ``file`` with the most of them, 0
+    if that is in another file, or not known; ``loops``: whether its text has a loop.
     """
 
     name: str
@@ -134,8 +135,7 @@ def _functions(program: Path, executed: Mapping[int, int], directory: Path | Non
             continue
         mine = own.owner == index
         per_line = np.bincount(own.line[mine], counts[mine])
-        per_line[0] = 0
-        hottest = int(per_line.argmax()) or one.line
+        hottest = int(per_line.argmax())
         in_file = by_file[one.parts, one.file]
         overload = f"{one.name}({', '.join(types)})" if in_file > 1 and types is not None else None
         namesake = by_name[one.parts] > in_file

@@ -163,12 +163,12 @@ def _how_to_build(directory: Path) -> str:
         )
     if (directory / "meson.build").is_file():
         return "with meson and ninja on this machine: --build 'meson setup build && ninja -C build'"
-    others = sorted(
+    makefiles = sorted(
         path.name for path in directory.iterdir() if path.is_file() and _OTHER_MAKEFILE.fullmatch(path.name)
     )
-    if others:
-        which = f", or another of {listed(others, _MOST_PROGRAMS_TOLD)}" if others[1:] else ""
-        return f"with its makefile of another name: --build 'make -f {shlex.quote(others[0])} CC=$CC'{which}"
+    if makefiles:
+        which = f", or another of {listed(makefiles, _MOST_PROGRAMS_TOLD)}" if makefiles[1:] else ""
+        return f"with its makefile of another name: --build 'make -f {shlex.quote(makefiles[0])} CC=$CC'{which}"
     below = [folder for deep in ("*", "*/*") for folder in sorted(directory.glob(deep)) if folder.is_dir()]
     builds = [(folder, commands[0]) for folder in below for commands in [build_commands(folder)] if commands]
     for folder, command in builds[:1]:

@@ -15,7 +15,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from measure.cli import main
 from measure.console.interrupts import OutOfTime, Terminated, interruptible, terminable, time_limit
 
 ROOT = Path(__file__).parents[3]
@@ -96,3 +98,18 @@ def test_what_comes_amid_a_destructor_interrupts_after_it(
         with pytest.raises(kind):
             work(seconds)
     assert sys.unraisablehook is hook
+
+
+@pytest.mark.parametrize(("option", "keeps"), [((), True), (("--counts",), False), (("--dry-run",), False)])
+def test_what_is_kept_is_said_where_runs_are_made(
+    option: tuple[str, ...], keeps: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(**_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(main.commands["run"], "callback", interrupted)
+    (tmp_path / "c.yaml").touch()
+    result = CliRunner().invoke(main, ["run", *option, str(tmp_path / "c.yaml")])
+    assert result.exit_code == 130
+    told = "; finished runs are kept, the same command goes on" if keeps else ""
+    assert result.output == f"measure: interrupted{told}\n"

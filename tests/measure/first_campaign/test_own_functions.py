@@ -94,6 +94,18 @@ def test_instructions_belong_to_the_functions_around_them(program: Path) -> None
     assert (found.owner == -1).sum() > 1000  # the libraries
 
 
+def test_lines_of_a_file_that_is_included_within_a_function_are_not_its_own(tmp_path: Path) -> None:
+    (tmp_path / "body.h").write_text("\nfor (int i = 0; i < n; i++)\n    sum = sum * 31 + i;\n")
+    (tmp_path / "a.c").write_text(
+        'int main(int n, char **a) {\n    int sum = n;\n#include "body.h"\n    return sum;\n}\n'
+    )
+    program = build_program([tmp_path / "a.c"], ["-O0"]).elf_path
+    found = own_functions(program, code_of(program))
+    lines = found.line[found.owner == 0]
+    assert set(lines.tolist()) == {0, 1, 2, 4}
+    assert (lines == 0).sum() > (lines > 0).sum()
+
+
 def test_damaged_information_is_no_information(program: Path, tmp_path: Path) -> None:
     data = bytearray(program.read_bytes())
     with program.open("rb") as file:
