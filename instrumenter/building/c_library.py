@@ -52,7 +52,7 @@ _SOURCES_AT_ONCE = 24  # a process has the more to do at its end, the more it ha
 
 _OTHER_LIBRARY = ("-static-pie", "-pie", "-shared", "-r", "-nostdlib", "-nodefaultlibs", "-nostartfiles", "-nolibc")
 _NO_LINK = ("-c", "-S", "-E", "-M", "-MM", "-fsyntax-only")
-_OTHER_PREFIXES = ("-m", "-fpi", "-fPI", "-flto", "-lc++", "-lstdc++")
+_OTHER_PREFIXES = ("-m", "-fpi", "-fPI", "-lc++", "-lstdc++")
 
 
 def is_usable(arguments: Sequence[str]) -> bool:

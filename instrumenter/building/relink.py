@@ -23,7 +23,7 @@ from itertools import islice
 from pathlib import Path
 
 from common import compiler_cache
-from instrumenter.building.elf_symbols import read_symbols
+from instrumenter.building.elf_symbols import is_elf, read_symbols
 from instrumenter.building.toolchain import TIMEOUT_SECONDS
 from instrumenter.errors import SourceError, ToolchainError
 
@@ -53,9 +53,10 @@ PADDING_SOURCE = (
 def wanted_symbols(objects: Sequence[Path]) -> list[str]:
     """Linker flags that keep the global functions and variables of ``objects`` in the program.
 
-    In sections of their own, those that nothing uses would be left out, unlike in the program's own build.
+    In sections of their own, those that nothing uses would be left out, unlike in the program's own build. Objects
+    that the linker compiles (-flto) are no ELF files: in their own build, too, what nothing uses is left out.
     """
-    names = sorted({name for each in objects for name in _symbols(each, "global")})
+    names = sorted({name for each in objects if is_elf(each) for name in _symbols(each, "global")})
     return [f"-Wl,-u,{name}" for name in names]
 
 

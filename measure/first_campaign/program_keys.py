@@ -18,6 +18,7 @@ from typing import Any
 from common.cplusplus_symbols import shortened
 from common.listed_names import listed
 from emulator.guest_options import guest_and_host, own_guest_path
+from instrumenter.building.elf_symbols import is_elf
 from instrumenter.building.project_tree import TOOL_NAMES, TOOLS
 from instrumenter.errors import BuildFailure, InstrumenterError, SourceError, ToolchainError
 from instrumenter.find.languages import is_cplusplus
@@ -367,8 +368,8 @@ def _compiled_file(directory: Path) -> Path | None:
     for path in islice(sorted(directory.rglob("*")), _MOST_FILES_LOOKED_AT):
         if not path.is_file():
             continue
-        with contextlib.suppress(OSError), path.open("rb") as file:
-            if file.read(4) == b"\x7fELF":
+        with contextlib.suppress(OSError):
+            if is_elf(path):
                 return path.relative_to(directory)
     return None
 

@@ -70,6 +70,19 @@ def test_a_call_that_makes_no_program_is_not_kept(plain: Build, tmp_path: Path) 
     assert [path.name for path in folder.iterdir()] == ["program"]
 
 
+def test_a_program_that_the_linker_compiles(recipe: Recipe, plain: Build, tmp_path: Path) -> None:
+    """By -flto, objects are no ELF files."""
+    source = tmp_path / "demo.c"
+    source.write_text(PROGRAM)
+    whole = Recipe(preprocess_all([source], ("-O2", "-flto"), Toolchain()), relinkable=True).build(WORK)
+    expected = output_of(plain.elf_path.read_bytes())
+    assert output_of(whole.elf_path.read_bytes()) == expected
+    assert whole.sites == recipe.build(WORK).sites
+    assert whole.relinkable
+    assert len({hashlib.sha256(relinked(whole.elf_path, seed)).digest() for seed in range(3)}) == 3
+    assert output_of(relinked(whole.elf_path, 1)) == expected
+
+
 def test_a_shifted_program_is_linked_from_the_objects_of_the_unshifted_one(
     recipe: Recipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
