@@ -24,6 +24,7 @@ class GuestFault(EmulatorError):
         self.pc = pc
         self.address = address
         self.mapped = False  # whether the address is mapped and its page forbids the access
+        self.exact = True  # whether the guest's registers are those of its instruction
 
 
 def misaligned_text(address: int, size_bytes: int) -> str:

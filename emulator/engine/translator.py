@@ -455,7 +455,7 @@ class Translator:
         """
         from emulator.engine.codegen.fault_location import access_at
 
-        tier, region = self._region_at(host_pc)
+        tier, region = self.region_at(host_pc)
         if tier is not None and region is not None:
             if tier.selection.exact_faults:
                 return self.hart.get("fault_pc")
@@ -478,7 +478,7 @@ class Translator:
         function = self.hart.get("fault_function")
         if function:
             self.hart.set("fault_function", 0)
-            tier, region = self._region_at(function)
+            tier, region = self.region_at(function)
             if tier is not None and region is not None:
                 self._count_owed(tier, region, self.hart.get("fault_block"))
 
@@ -489,7 +489,7 @@ class Translator:
             for block, times in counters.after(pc).items():
                 self.hart.counts[self.cache.number_at(block)] += times
 
-    def _region_at(self, host_pc: int) -> tuple[Tier | None, Region | None]:
+    def region_at(self, host_pc: int) -> tuple[Tier | None, Region | None]:
         """The region with the host instruction at ``host_pc``, and its tier; None for none."""
         for tier in self._tiers.values():
             for region in tier.regions:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from emulator.engine.hart_state import Hart
 from emulator.errors import GuestFault, misaligned_text
 from emulator.events import OpClass
+from emulator.execution.backtrace import Places
 from emulator.isa.decode import decode
 from emulator.isa.disassemble import disassemble
 from emulator.linux.abi.numbers import Signal, signal_name
@@ -14,6 +15,7 @@ from emulator.linux.loader.process_image import ProcessImage
 from emulator.memory import ADDRESS_SPACE_BYTES, EXEC, PAGE_SHIFT, READ, GuestMemory, MemoryFault
 
 _SEGV_MAPERR, _SEGV_ACCERR, _ILL_ILLOPC, _TRAP_BRKPT, _BUS_ADRALN = 1, 2, 1, 1, 1
+_SYSTEM_CALL, _SENDING = 17, (129, 130, 131, 135)  # the register of its number; kill, tkill, tgkill, rt_sigprocmask
 _KINDS = {READ: "load from", EXEC: "jump to"}
 
 
@@ -27,8 +29,9 @@ def fault_of(fault: MemoryFault, pc: int) -> GuestFault:
 
 
 def reported_fault(
-    hart: Hart, memory: GuestMemory, fetch: Callable[[int], int], guest_pc_of: Callable[[int], int | None]
-) -> GuestFault:
+    hart: Hart, memory: GuestMemory, fetch: Callable[[int], int], guest_pc_of: Callable[[int], int | None],
+    is_exact: Callable[[int], bool],
+) -> GuestFault:  # fmt: skip
     """The fault that a translation or the interpreter left in the state of ``hart``; sets the hart's pc if known."""
     host_pc, address = hart.get("host_pc"), hart.get("fault_address")
     pc: int | None = hart.get("fault_pc")
@@ -48,6 +51,7 @@ def reported_fault(
     why = "the page does not allow it" if mapped else "nothing is mapped there"
     fault = GuestFault(f"{kind} {address:#x}: {why}", Signal.SIGSEGV, hart.pc if pc is None else pc, address)
     fault.mapped = mapped
+    fault.exact = not host_pc or is_exact(host_pc)
     return fault
 
 
@@ -58,23 +62,8 @@ def signal_code(fault: GuestFault) -> int:
     )
 
 
-def place_of(process: ProcessImage, pc: int, file_at: Callable[[int], str | None]) -> str:
-    """A code address as text. In a function of the program: with its name and source line. Elsewhere: with the mapped
-    file from ``file_at``, if there is one."""
-    mapped = None if process.image.function_at(pc) else file_at(pc)
-    if mapped is not None:
-        return f"{pc:#x} {mapped}"
-    line = process.image.source_line(pc)
-    return f"{pc:#x} {process.image.symbolize(pc)}" + (f" ({line[0]}:{line[1]})" if line else "")
-
-
-def explain(
-    fault: GuestFault,
-    process: ProcessImage,
-    fetch: Callable[[int], int],
-    file_at: Callable[[int], str | None],
-) -> str:
-    """The message of a fault: what happened, where, and at which instruction."""
+def explain(fault: GuestFault, hart: Hart, process: ProcessImage, fetch: Callable[[int], int], places: Places) -> str:
+    """The message of a fault that ends the guest: what happened, where, at which instruction, and who called that."""
     try:
         code = disassemble(fetch(fault.pc), fault.pc)
     except MemoryFault:
@@ -85,4 +74,19 @@ def explain(
             f"; the stack of {process.layout.stack_bytes >> 20} MiB has overflowed "
             "(endless recursion, or a large local array)"
         )
-    return f"{signal_name(fault.signal)}: {what}\n  at {place_of(process, fault.pc, file_at)}: {code}"
+    return (
+        f"{signal_name(fault.signal)}: {what}\n  at {places.text(fault.pc)}: {code}{called(hart, places, fault.exact)}"
+    )
+
+
+def explain_abort(signal: int, hart: Hart, places: Places) -> str:
+    """The message of a signal that has ended the guest, with the place if the guest sent it to itself to abort."""
+    what = f"ended by signal {signal} ({signal_name(signal)})"
+    if signal != Signal.SIGABRT or hart.x[_SYSTEM_CALL] not in _SENDING:
+        return what
+    return f"{what}\n  at {places.text(hart.pc)}{called(hart, places, True)}"
+
+
+def called(hart: Hart, places: Places, exact: bool) -> str:
+    """Lines that say who called the function where the guest is; none if its registers are not ``exact``."""
+    return "".join(f"\n  called from {place}" for place in places.callers(hart)) if exact else ""

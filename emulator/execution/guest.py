@@ -11,7 +11,8 @@ from collections.abc import Callable
 from emulator.engine.hart_state import Hart
 from emulator.errors import GuestFault
 from emulator.execution.address_space import AddressSpace, AddressSpaces
-from emulator.execution.faults import explain, fault_of, place_of, signal_code
+from emulator.execution.backtrace import Places
+from emulator.execution.faults import explain, explain_abort, fault_of, signal_code
 from emulator.linux.abi.numbers import Signal
 from emulator.linux.kernel.hart_protocol import GuestExit
 from emulator.linux.linux_kernel import LinuxKernel
@@ -104,14 +105,15 @@ class Guest:
     # --- messages
     def place(self) -> str:
         """The current pc as text, with function and source line."""
-        return place_of(self.program, self.hart.pc, self._file_at)
+        return Places(self.kernel).text(self.hart.pc)
 
     def explain(self, fault: GuestFault) -> str:
         """The message of a fault that has ended the guest."""
-        return explain(fault, self.program, self.address_space.fetch, self._file_at)
+        return explain(fault, self.hart, self.program, self.address_space.fetch, Places(self.kernel))
 
-    def _file_at(self, address: int) -> str | None:
-        return self.kernel.mappings.file_at(address)
+    def explain_exit(self, signal: int) -> str:
+        """The message of a signal that has ended the guest."""
+        return explain_abort(signal, self.hart, Places(self.kernel))
 
 
 def caught_faults(kernel: LinuxKernel) -> tuple[bool, bool]:

@@ -15,7 +15,6 @@ from emulator.execution.observers import Observers
 from emulator.execution.oracle_runner import OracleRunner
 from emulator.execution.translated_runner import LONGEST_PATH, TranslatedRunner
 from emulator.execution.virtual_time import VirtualTime
-from emulator.linux.abi.numbers import signal_name
 from emulator.linux.kernel.hart_protocol import GuestExit
 
 if TYPE_CHECKING:
@@ -129,9 +128,7 @@ class RunLoop:
         try:
             action(*arguments)
         except GuestExit as exit_:
-            message = None
-            if exit_.signal is not None:
-                message = f"ended by signal {exit_.signal} ({signal_name(exit_.signal)})"
+            message = self._guest.explain_exit(exit_.signal) if exit_.signal is not None else None
             self.ending = Ending(exit_.status, exit_.signal, message)
         except GuestFault as fault:
             self.ending = Ending(128 + fault.signal, fault.signal, self._guest.explain(fault))

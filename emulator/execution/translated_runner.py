@@ -241,7 +241,15 @@ class TranslatedRunner:
     def _raise_fault(self) -> None:
         guest = self._guest
         self.translator.count_to_fault()
-        raise reported_fault(self._hart, guest.memory, guest.address_space.fetch, self.translator.guest_pc_of)
+        raise reported_fault(
+            self._hart, guest.memory, guest.address_space.fetch, self.translator.guest_pc_of,
+            self._has_exact_registers_at,
+        )  # fmt: skip
+
+    def _has_exact_registers_at(self, host_pc: int) -> bool:
+        """Whether the guest's registers are in the state of the hart at a host instruction of a translation."""
+        tier, _ = self.translator.region_at(host_pc)
+        return tier is None or tier.selection.exact_faults
 
 
 def _unregister(entry: Entry, place: int, hart: Hart) -> None:

@@ -23,6 +23,9 @@ from emulator.errors import GuestImageError
 from emulator.memory import ADDRESS_SPACE_BYTES, EXEC, PAGE_BYTES, READ, WRITE, page_floor
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from emulator.linux.loader.call_frames import CallFrames, Registers
     from emulator.linux.loader.debug_lines import DebugLines, LineRow
 
 POSITION_INDEPENDENT_BASE = 0x1_0000
@@ -173,6 +176,16 @@ class ElfImage:
     def source_line(self, pc: int) -> tuple[str, int] | None:
         """``(file, line)`` of the instruction at ``pc``; None without debug information."""
         return self._lines.at(pc)
+
+    @cached_property
+    def _call_frames(self) -> CallFrames:
+        from emulator.linux.loader.call_frames import CallFrames  # imported late, as above
+
+        return CallFrames(self.data, self.bias)
+
+    def caller(self, pc: int, registers: Registers, word_at: Callable[[int], int]) -> Registers | None:
+        """Who called the function around ``pc``: see `emulator.linux.loader.call_frames`."""
+        return self._call_frames.caller(pc, registers, word_at)
 
     def line_rows(self) -> tuple[LineRow, ...]:
         """Every row of the line table, by address; empty without debug information. Slow for big programs."""

@@ -8,6 +8,7 @@ SIGBUS. Shared anonymous memory is shared with processes forked later.
 from __future__ import annotations
 
 import errno
+import posixpath
 from collections.abc import Callable
 
 from emulator.linux.abi.numbers import signed
@@ -97,12 +98,18 @@ class Mappings:
                 here = last
         return [*found, (here, end, 0, "")] if here < end else found
 
-    def file_at(self, address: int) -> str | None:
-        """The file mapped at an address and the offset in it, such as ``/lib/libc.so.6+0x1234``; None without one."""
+    def mapping_at(self, address: int) -> tuple[str, int, int] | None:
+        """The path of the file that is mapped at an address, where its mapping starts, and the offset there in the
+        file; None without one."""
         for low, high, offset, name in self._mappings:
             if low <= address < high and name.startswith("/"):
-                return f"{name}+{offset + address - low:#x}"
+                return name, low, offset
         return None
+
+    def file_at(self, address: int) -> str | None:
+        """The file mapped at an address and the offset in it, such as ``/lib/libc.so.6+0x1234``; None without one."""
+        found = self.mapping_at(address)
+        return f"{posixpath.normpath(found[0])}+{found[2] + address - found[1]:#x}" if found is not None else None
 
     def _record(self, start: int, length: int, offset: int = 0, name: str = "") -> None:
         """Record that the range maps that file, or none (``name`` empty), and end its shared mappings."""

@@ -33,7 +33,7 @@ def regions_of(machine: Machine) -> list[Region]:
 
 
 def test_computed_jumps_inside_regions_lead_where_the_oracle_goes(ways: Path) -> None:
-    reference = record_of(ways, "2000", engine="oracle")
+    reference = record_of(ways, ["2000"], engine="oracle")
     digest = Digest()
     with Machine(ways, ["2000"], consumers=[digest], background=False, optimise_executions=500) as machine:
         machine.run()
