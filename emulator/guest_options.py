@@ -34,7 +34,7 @@ def guest_options(command: Callable[..., Any]) -> Callable[..., Any]:
                   help="Show the host file or directory HOST to the guest, as GUEST or under its own name. "
                        "Repeatable.")  # fmt: skip
     @click.option("--writable", multiple=True, metavar="GUEST",
-                  help="Let the guest write below this mapped path. Repeatable.")  # fmt: skip
+                  help="Let the guest write below this path of a mapped directory. Repeatable.")  # fmt: skip
     @click.option("--env", multiple=True, metavar="NAME=VALUE", help="Environment of the guest. Repeatable.")
     @functools.wraps(command)
     def with_guest(
@@ -42,7 +42,9 @@ def guest_options(command: Callable[..., Any]) -> Callable[..., Any]:
         **others: Any,
     ) -> Any:  # fmt: skip
         mapped = dict(_mapping(value) for value in maps)
-        environment = dict(item.partition("=")[::2] for item in env)
+        for path in writable:
+            _check_writable(path, root, mapped)
+        environment = dict(map(_variable, env))
         return command(*args, guest=Guest(root, mapped, writable, environment), **others)
 
     return with_guest
@@ -89,6 +91,31 @@ def guest_and_host(value: str) -> tuple[str, str]:
     if not separator or os.path.exists(value):  # the name of a file may have such a sign
         return own_guest_path(value), value
     return guest, host
+
+
+def _variable(value: str) -> tuple[str, str]:
+    """The name and the value of a value of --env."""
+    name, separator, text = value.partition("=")
+    if not name or not separator:
+        raise click.BadParameter(f"got {value!r}, expected NAME=VALUE: {name or 'NAME'}=", param_hint="--env")
+    return name, text
+
+
+def _check_writable(path: str, root: Path | None, mapped: dict[str, Path]) -> None:
+    """Raise `click.BadParameter` for a value of --writable at which the guest sees no directory of the host."""
+    if not path.startswith("/"):
+        return  # which `VirtualFiles` refuses
+    own = os.path.normpath(path)
+    for guest, host in mapped.items():
+        shown = os.path.normpath(guest)
+        if host.is_dir() and os.path.commonpath([shown, own]) in (shown, own):
+            return
+    if root is None or own in map(os.path.normpath, mapped):
+        raise click.BadParameter(
+            f"{path} is in no mapped directory. Files that the guest writes elsewhere are its own and are lost, and a "
+            "file that is mapped alone is read-only: map its directory, such as --map /data=DIRECTORY --writable /data",
+            param_hint="--writable",
+        )
 
 
 def _mapping(value: str) -> tuple[str, Path]:

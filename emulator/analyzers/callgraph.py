@@ -16,6 +16,8 @@ from emulator.analyzers.callgraph_kernel import MAX_DEPTH, MAX_EDGES, unwind, wa
 from emulator.errors import EmulatorError
 from emulator.events import BlockFacts
 
+_MOST_CALLERS = 4  # of a function, in the report
+
 
 class CallGraph(Analyzer):
     """Calls and inclusive instructions of each function and of each of its callers; the ``top`` functions."""
@@ -76,9 +78,13 @@ class CallGraph(Analyzer):
     def report(self) -> str:
         lines = [f"{'inclusive':>16}  {'own':>16}  {'calls':>12}  function <- callers"]
         functions, edges, shown = self.functions, self.edges, readable_names(self.names)
-        for name in sorted(functions, key=lambda name: -functions[name][1])[: self.top]:
+        for name in sorted(functions, key=lambda name: (-functions[name][1], name))[: self.top]:
             calls, inclusive, own = functions[name]
-            callers = sorted(((n[0], c) for (*n,), (c, _) in edges.items() if n[1] == name), key=lambda p: -p[1])
-            text = ", ".join(f"{shown[caller]} {count:,}" for caller, count in callers[:4])
+            found = {caller: count for (caller, callee), (count, _) in edges.items() if callee == name}
+            # Of as many calls in the order of the names: blocks are found in another when translations are kept.
+            callers = sorted(found, key=lambda caller: (-found[caller], shown[caller], caller))
+            text = ", ".join(f"{shown[caller]} {found[caller]:,}" for caller in callers[:_MOST_CALLERS])
+            if others := len(callers) - _MOST_CALLERS:
+                text += f" and {others} more" if others > 0 else ""
             lines.append(f"{inclusive:>16,}  {own:>16,}  {calls:>12,}  {shown[name]}{' <- ' + text if text else ''}")
         return "\n".join(lines)

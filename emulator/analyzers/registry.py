@@ -60,8 +60,17 @@ def make(name: str, options: Sequence[str] = (), selection: str = "") -> Analyze
         given[key] = _converted(name, key, value, known[key].default)
     analyzer = found(**given)
     if selection:
+        if not _takes_selection(found):
+            raise AnalyzerError(f"analyzer {name}: got a selection, but it is always of the whole program")
         analyzer.restrict(selection)
     return analyzer
+
+
+def _takes_selection(kind: type[Analyzer]) -> bool:
+    """Whether analyzers of a kind get events, or do more with a selection."""
+    from emulator.analyzers.analyzer import Analyzer
+
+    return kind.consume is not Analyzer.consume or kind.restrict is not Analyzer.restrict or kind.function is not None
 
 
 def describe() -> list[tuple[str, str, str]]:

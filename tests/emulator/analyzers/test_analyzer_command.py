@@ -51,6 +51,8 @@ def test_the_list() -> None:
         (("--analyzer", "cachse"), "analyzer 'cachse' is unknown; did you mean caches?"),
         (("--analyzer", "caches", "--select", "clas=load"), "got 'clas=load', expected KEY=VALUE,VALUE"),
         (("--select", "class=load"), "got it without --analyzer, expected both: see --list-analyzers"),
+        (("--analyzer", "callgraph", "--select", "symbol=walk"), "callgraph: got a selection, but it is always of the"),
+        (("--analyzer", "bbv", "--select", "symbol=walk"), "bbv: got a selection, but it is always of the whole"),
         (("--analyzer", "mix", "--from", "mian"), "it has no function 'mian'; did you mean main"),
         (("--analyzer", "mix", "--select", "symbol=wakl"), "it has no function 'wakl'; did you mean walk"),
         (("--analyzer", "mix", "--until", "0x"), "expected a function, an address such as 0x10400"),
