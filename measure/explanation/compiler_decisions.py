@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from common.cplusplus_symbols import readable_names
+from common.library_sources import is_library_source
 from emulator.counterfactual.served_instructions import instructions_of
 from emulator.events import ACCESS_NONE, OpClass
 from emulator.linux.loader.elf import ElfImage, Symbol
@@ -22,6 +23,7 @@ from measure.explanation.counter_code import program_image, read_code
 from measure.explanation.explanation_types import Decision
 
 _STACK = 2
+_SOURCES = (".c", ".cpp", ".s", ".S", ".zig")  # endings of the names of sources; headers have none, or others
 _SMALLEST_SIZE_CHANGE_BYTES = 4
 
 
@@ -29,13 +31,16 @@ _SMALLEST_SIZE_CHANGE_BYTES = 4
 class FunctionFacts:
     """A function without the counters' instructions. ``calls``: number of call sites by callee; ``loops``: targets of
     backward branches; ``stack_accesses``: loads and stores on the stack; ``n_bytes``: size; ``place``:
-    ``file:line``."""
+    ``file:line``; ``is_apart``: whether it is from a source of a library, which cannot be inlined into the program;
+    ``calls_apart``: those that it calls of these."""
 
     calls: Counter[str]
     loops: int
     stack_accesses: int
     n_bytes: int
     place: str
+    is_apart: bool
+    calls_apart: frozenset[str]
 
 
 def function_facts(program: Path, without: Collection[int] = ()) -> dict[str, FunctionFacts]:
@@ -53,7 +58,7 @@ def _facts(image: ElfImage, function: Symbol, without: frozenset[int]) -> Functi
     low, high = function.address, function.address + function.size_bytes
     code = instructions_of(lambda at, size: read_code(image, at, size), low, high)
     calls: Counter[str] = Counter()
-    loops = set()
+    loops, calls_apart = set(), set()
     stack = n_bytes = 0
     for n, (pc, one) in enumerate(code):
         if pc in without:
@@ -75,9 +80,16 @@ def _facts(image: ElfImage, function: Symbol, without: frozenset[int]) -> Functi
             callee = image.function_at(target)
             if callee is not None:
                 calls[callee.name] += 1
+                if _is_apart(image.source_line(callee.address)):
+                    calls_apart.add(callee.name)
     line = image.source_line(low)
     place = f"{Path(line[0]).name}:{line[1]}" if line is not None else ""
-    return FunctionFacts(calls, len(loops), stack, n_bytes, place)
+    return FunctionFacts(calls, len(loops), stack, n_bytes, place, _is_apart(line), frozenset(calls_apart))
+
+
+def _is_apart(line: tuple[str, int] | None) -> bool:
+    """Whether the source line of a function is in a source of a library."""
+    return line is not None and is_library_source(line[0]) and Path(line[0]).suffix in _SOURCES
 
 
 def compare_decisions(
@@ -97,6 +109,8 @@ def compare_decisions(
     found: list[tuple[int, int, Decision]] = []
     for name in sorted({*before, *after} - idle):
         old, new = before.get(name), after.get(name)
+        if (old is None or new is None) and any(one is not None and one.is_apart for one in (old, new)):
+            continue  # it is linked because something calls it, which is told of the caller
         if old is None and new is not None:
             text = f"{shown[name]} has a body of its own; in the plain program all of its calls are inlined"
             found.append((0, new.n_bytes, Decision("inlining", shown[name], new.place, text)))
@@ -135,7 +149,13 @@ def _differences(
     found = []
     for callee in sorted({*old.calls, *new.calls}):
         change = new.calls[callee] - old.calls[callee]
-        if change:
+        if change and callee in old.calls_apart | new.calls_apart:
+            text = (
+                f"{name} has {old.calls[callee]} calls of {shown[callee]} before, {new.calls[callee]} now: the "
+                "compiler puts such calls in the place of loops and copies"
+            )
+            found.append((0, abs(change), Decision("library calls", name, new.place, text)))
+        elif change:
             how = "no longer inlines" if change > 0 else "now inlines"
             text = f"{name} {how} {shown[callee]}: {old.calls[callee]} calls of it before, {new.calls[callee]} now"
             found.append((0, abs(change), Decision("inlining", name, new.place, text)))

@@ -122,8 +122,8 @@ class SiteEffect:
 
 @dataclass(frozen=True)
 class Decision:
-    """Something that the compiler made otherwise in the instrumented program. ``kind``: inlining, size, spills,
-    vectorisation or loops; ``place``: ``file:line`` of the function, "" if unknown."""
+    """Something that the compiler made otherwise in the instrumented program. ``kind``: inlining, library
+    calls, size, spills or loops; ``place``: ``file:line`` of the function, "" if unknown."""
 
     kind: str
     function: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -166,6 +167,20 @@ def test_a_counter_that_stops_an_inlining_is_found_in_the_binaries(tmp_path: Pat
     assert kept.about == "generate_steps: always_inline"
     edited = build_program(kept.sources, metrics=metrics).elf_path
     assert not [one for one in compare_decisions(plain, edited, ()) if one.kind == "inlining"]
+
+
+def test_calls_of_libraries_in_the_place_of_loops_are_no_inlining(tmp_path: Path) -> None:
+    (tmp_path / "a.c").write_text(
+        "unsigned char table[5000];\n"
+        "int main(int n, char **a) { for (int i = 0; i < 4000 + n; i++) table[i] = n; return table[7 * n] & 63; }\n"
+    )
+    plain = build_program([tmp_path / "a.c"], ["-O2"]).elf_path
+    counted = build_program([tmp_path / "a.c"], ["-O2"], {"fills": MetricSpec(event="loop", function="main")}).elf_path
+    decisions = [one for one in compare_decisions(plain, counted, ()) if one.kind in ("inlining", "library calls")]
+    assert [one.kind for one in decisions] == ["library calls"]
+    assert re.match(
+        r"main has 1 calls of \S*memset\S* before, 0 now: the compiler puts such calls", decisions[0].text, re.I
+    )
 
 
 MIXER = """\
