@@ -1,4 +1,4 @@
-"""Finds uninformative metrics: they never fire, never vary, or have one value in most records.
+"""Finds uninformative metrics: they never fire, never vary, have one value in most records, or hardly vary.
 
 A correlation needs two metrics that vary. A metric that counted nothing is left out of every comparison, and a verdict
 on the others must not be taken for a verdict on it. Such metrics are therefore findings of their own, shown before
@@ -22,9 +22,16 @@ TIED = 0.5
 Ranks cannot distinguish these records, so the metric's correlations rest on fewer than half of them.
 """
 
-Problem = Literal["no events", "constant", "tied"]
+NEAR, NEARLY_ALL = 0.005, 0.95
+"""A metric is nearly constant when so much of a run's records, in every run, is as near as that to the run's median.
+
+So is the metric by which records are cut: instructions, where each record has as many. Ranks show how far the machine
+overshoots the end of a record, which is nothing about the program.
+"""
+
+Problem = Literal["no events", "constant", "tied", "nearly constant"]
 Kind = Literal["hardware", "software"]
-_GRAVEST: dict[Problem, int] = {"no events": 0, "constant": 1, "tied": 2}
+_GRAVEST: dict[Problem, int] = {"no events": 0, "constant": 1, "tied": 2, "nearly constant": 3}
 
 
 @dataclass(frozen=True)
@@ -32,8 +39,9 @@ class MetricFinding:
     """A metric about which the runs of ``variants`` show little.
 
     ``problem``: *no events* (0 in every record of every run), *constant* (one value in every record of every run),
-    *tied* (see `TIED`); ``share``: fraction of records with a run's most frequent value, mean over the runs of the
-    group where it is largest; ``runs``: number of runs examined; ``records``: in all of them; ``events``: their sum;
+    *tied* (see `TIED`), *nearly constant* (see `NEAR`); ``share``: fraction of records with a run's most frequent
+    value, mean over the runs of the group where it is largest; ``runs``: number of runs examined; ``records``: in all
+    of them; ``events``: their sum;
     ``varies_elsewhere``: whether other variants, or the baselines, have not this problem.
     """
 
@@ -64,6 +72,11 @@ class MetricFinding:
             return f"{what} counted no event {where}: no verdict says anything about it."
         if self.problem == "constant":
             return f"{what} is constant {where}: it correlates with nothing, and no verdict says anything about it."
+        if self.problem == "nearly constant":
+            return (
+                f"{what} is nearly constant {where}: {NEARLY_ALL:.0%} of the records are within {NEAR:.1%} of one "
+                "value, as where records are cut by this metric. Its correlations are of the rest: leave it out."
+            )
         return (
             f"{what} holds one value in {self._percent} of the records {where} (tied: more than {TIED:.0%}): its "
             "correlations rest on the others."
@@ -72,7 +85,7 @@ class MetricFinding:
     @property
     def undefines(self) -> bool:
         """Whether the metric's correlations are undefined in some runs only, so that they changed."""
-        return self.varies_elsewhere and self.kind == "hardware" and self.problem != "tied"
+        return self.varies_elsewhere and self.kind == "hardware" and self.problem in ("no events", "constant")
 
     @property
     def brief(self) -> str:
@@ -125,8 +138,8 @@ def caveat(findings: Sequence[MetricFinding]) -> str:
     parts = []
     for verb, problems, kind in (
         ("leaves out", ("no events", "constant"), "hardware"),
-        ("involves", ("tied",), "hardware"),
-        ("collects", ("no events", "constant", "tied"), "software"),
+        ("involves", ("tied", "nearly constant"), "hardware"),
+        ("collects", tuple(_GRAVEST), "software"),
     ):
         names = [one.brief for one in findings if one.problem in problems and one.kind == kind and not one.undefines]
         if names:
@@ -141,7 +154,14 @@ def _problem(columns: Sequence[NDArray[np.float64]], share: float, tied: float) 
         return "no events"
     if all((values == values[0]).all() for values in columns):
         return "constant"
-    return "tied" if share > tied else None
+    if share > tied:
+        return "tied"
+    return "nearly constant" if all(map(_is_nearly_constant, columns)) else None
+
+
+def _is_nearly_constant(values: NDArray[np.float64]) -> bool:
+    middle = float(np.median(values))
+    return middle > 0 and float(np.mean(np.abs(values - middle) <= NEAR * middle)) >= NEARLY_ALL
 
 
 def _share(values: NDArray[np.float64]) -> float:

@@ -28,6 +28,7 @@ from measure.perturbation.wording import in_words, p_number, p_text, pair_in_wor
 from measure.report.ground_truth_section import source_error
 from measure.report.html import render
 from measure.report.model import MetricSource, ReportData
+from tests.measure.demo_program import PROGRAM as DEMO
 
 ROOT = Path(__file__).parents[3]
 PROGRAM = """\
@@ -212,6 +213,40 @@ def test_a_share_does_not_read_as_the_limit_that_it_exceeds_or_as_all_records() 
     assert "one value in 50.40% of the records" in told([1.0] * 504 + list(range(2, 498)))
     assert "one value in 52% of the records" in told([1.0] * 52 + list(range(2, 50)))
     assert "one value in 99.90% of the records" in told([1.0] * 999 + [2.0])
+
+
+def test_a_metric_by_which_records_are_cut_is_nearly_constant(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    cut, loads = 20_000 + rng.integers(0, 40, 400), rng.integers(3000, 5000, 400)
+    cut[-1] = 311  # the end of a run
+    one = np.column_stack([cut, loads]).astype(float)
+    (found,) = metric_findings({"light": [one, one + 3]}, ("PAPI_TOT_INS", "PAPI_LD_INS"), "hardware")
+    assert (found.metric, found.problem, found.brief) == (
+        "PAPI_TOT_INS", "nearly constant", "PAPI_TOT_INS (nearly constant)",
+    )  # fmt: skip
+    assert "95% of the records are within 0.5% of one value, as where records are cut by this metric" in found.text
+    assert caveat([found]) == "it involves PAPI_TOT_INS (nearly constant)"
+    wide = np.column_stack([loads, loads + cut % 7]).astype(float)
+    assert not metric_findings({"": [one, wide]}, ("a", "b"), "hardware")  # in one run only
+
+
+def test_a_campaign_that_cuts_records_by_instructions_says_so(tmp_path: Path) -> None:
+    (tmp_path / "mine.c").write_text(DEMO)
+    text = (
+        CAMPAIGN.replace("demo.c", "mine.c")
+        .replace("4000 cycles", "4000 instructions")
+        .replace("baselines: 20", "baselines: 2")
+    )
+    text = text.replace("replicates: 4", "replicates: 1\ncontrols: false").replace(
+        "PAPI_BR_MSP, PAPI_FSQ_INS", "PAPI_BR_CN"
+    )
+    text = re.sub(r"software_metrics:.*heavy: .*?}\n", "software_metrics: {rounds: {event: entry, function: work}}\n"
+                  "variants: {light: [rounds]}\n", text, flags=re.DOTALL)  # fmt: skip
+    (tmp_path / "c.yaml").write_text(text)
+    result = measure("run", tmp_path / "c.yaml", "--out", tmp_path / "out", "--workers", "1")
+    assert result.exit_code == 0, result.output
+    findings = json.loads((tmp_path / "out" / "summary.json").read_text())["metric_findings"]
+    assert ("PAPI_TOT_INS", "nearly constant") in {(one["metric"], one["problem"]) for one in findings}
 
 
 def test_what_was_not_measured_is_no_zero() -> None:
