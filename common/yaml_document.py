@@ -85,7 +85,10 @@ class YamlDocument:
         except OSError as problem:
             raise error(f"{path}: cannot be read: {problem.strerror}") from None
         except UnicodeDecodeError:
-            raise error(f"{path}: is not UTF-8 text") from None
+            with path.open("rb") as file:
+                is_program = file.read(4) == b"\x7fELF"
+            what = "an executable, expected a YAML file" if is_program else "not UTF-8 text"
+            raise error(f"{path}: is {what}") from None
         return cls(text, path, error)
 
     @classmethod

@@ -36,6 +36,8 @@ _NEVER = b"", 0, None
 # How long a process that ends waits for a planned region, which serves the next process.
 MAX_WAIT_SECONDS = 0.5
 
+_OP_V, _FLOAT_ACCESSES, _VECTOR_WIDTHS = 0x57, (0x07, 0x27), (0, 5, 6, 7)  # opcodes, and their field funct3
+
 
 class AddressSpace:
     """One process's guest memory, with blocks and translations of its code.
@@ -170,7 +172,9 @@ class AddressSpace:
 
     @staticmethod
     def _illegal(pc: int, raw: int) -> Exception:
-        return GuestFault(f"illegal instruction {raw:#x}", Signal.SIGILL, pc)
+        vector = raw & 127 == _OP_V or (raw & 127 in _FLOAT_ACCESSES and raw >> 12 & 7 in _VECTOR_WIDTHS)
+        why = " of the vector extension, which the machine does not have: compile with -march=rv64gc" if vector else ""
+        return GuestFault(f"illegal instruction {raw:#x}{why}", Signal.SIGILL, pc)
 
 
 def _page_ranges(pages: list[int]) -> list[tuple[int, int]]:

@@ -26,7 +26,7 @@ from measure.host.disturbances import disturbances
 from measure.host.processor import warnings as warnings_about
 from measure.perturbation.analysis_types import BROKEN, VERDICTS, Perturbation
 from measure.perturbation.similarity import Aligner, align_in_threads
-from measure.perturbation.uninformative_metrics import NEAR, NEARLY_ALL, TIED, MetricFinding, metric_findings
+from measure.perturbation.uninformative_metrics import PROBLEMS, MetricFinding, metric_findings
 from measure.report.model import ReportData, Signals, VariantReport
 from measure.stats.correlation import Correlations, spearman
 
@@ -427,9 +427,7 @@ SUMMARY_JSON_SCHEMA: dict[str, Any] = {
                     "kind": {"enum": ["hardware", "software"]},
                     "problem": {
                         "enum": ["no events", "constant", "tied", "nearly constant"],
-                        "description": "no events: 0 in every record; constant: one value in all records of a run; "
-                        f"tied: one value in more than {TIED:.0%} of the records, in the mean over a variant's runs; "
-                        f"nearly constant: {NEARLY_ALL:.0%} of the records within {NEAR:.1%} of their run's median",
+                        "description": PROBLEMS,
                     },
                     "variants": {"type": "array", "items": {"type": "string"}},
                     "share": {

@@ -116,7 +116,8 @@ def bad_ending(machine: Machine, job: Job) -> str | None:
     missed = about_hidden_files(machine.files.not_found(), job.arguments)
     if not missed and job.stdin is None and machine.files.stdin_was_read:
         missed = "the program read its standard input, which is empty without `--stdin FILE`"
-    return f"{reason.rstrip('.')}; {missed}, before PROGRAM" if missed else reason
+    what, newline, where = reason.partition("\n")
+    return f"{what.rstrip('.')}; {missed}, before PROGRAM{newline}{where}" if missed else reason
 
 
 def failed_after(executed: int) -> str:

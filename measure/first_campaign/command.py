@@ -301,7 +301,7 @@ def _warnings(place: Path, trial: Trial, choice: Choice, last_words: str) -> lis
     if last_words:
         found.append(
             f"The program succeeded, and wrote to standard error: {last_words}\nIf that is an error, the campaign "
-            "measures the error: give the arguments, input or files that it needs, and --force."
+            "measures the error: give the arguments, input or files that it needs, and --force to write the file anew."
         )
     if trial.steady:
         found.append(

@@ -294,9 +294,9 @@ class _SearchSetup:
         minutes = math.ceil((seconds + VALIDATION_MARGIN * fresh_seconds) / 60) + 1
         metrics = "1 metric is" if left == 1 else f"{left} metrics are"
         return (
-            f"{metrics} in no good group, and not tested alone. That takes about {runs} runs, {clock_text(seconds)}, "
-            f"if these are tested like others, and fresh runs up to {clock_text(fresh_seconds)}: --minutes {minutes} "
-            "goes on from here."
+            f"{metrics} in no good group, and not tested alone to an end. That takes about {runs} runs, "
+            f"{clock_text(seconds)}, if these are tested like others, and fresh runs up to "
+            f"{clock_text(fresh_seconds)}: --minutes {minutes} goes on from here."
         ), minutes
 
 

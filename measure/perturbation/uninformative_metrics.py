@@ -31,6 +31,12 @@ overshoots the end of a record, which is nothing about the program.
 
 Problem = Literal["no events", "constant", "tied", "nearly constant"]
 Kind = Literal["hardware", "software"]
+PROBLEMS = (
+    "no events: 0 in every record; constant: one value in all records of a run; "
+    f"tied: one value in more than {TIED:.0%} of the records, in the mean over a variant's runs; "
+    f"nearly constant: {NEARLY_ALL:.0%} of the records within {NEAR:.1%} of their run's median"
+)
+"""What the problems mean, for those who read them in files."""
 _GRAVEST: dict[Problem, int] = {"no events": 0, "constant": 1, "tied": 2, "nearly constant": 3}
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,8 @@ from measure.program_phases.points import SimulationPoints, simulation_points
 from measure.program_phases.projection import project
 from measure.program_phases.terminal import print_estimates, print_phases
 from measure.result_files import write_atomically, write_text_atomically
+
+_MAY_BE_LEFT = ("trace.parquet", "homogeneity.csv", "phases.png", "phases.html")  # not every run writes these
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -138,7 +141,7 @@ def run_phases(job: Job, machine: Path | None, options: Options, directory: Path
         about["estimates"] = _plain(estimated)
     remove_leftovers(directory)
     files = _write(directory, job, vectors, found, points, made, options, uniform)
-    _write_summary(directory, about)
+    _write_summary(directory, about, files)
     if options.picture:
         edges = np.append(0, np.cumsum(vectors.instructions))
         _write_page(directory, about, edges, files, job, machine, vectors=vectors, found=found, table=table,
@@ -180,7 +183,7 @@ def run_points(
     estimated = _estimates(job, machine, options, table, points, console)
     write_atomically(directory / "trace.parquet", lambda path: table.to_parquet(path))
     about = _described(job, options.interval_instructions, points) | {"estimates": _plain(estimated)}
-    _write_summary(directory, about)
+    _write_summary(directory, about, ["trace.parquet"])
     if options.picture:
         edges = np.append(table["begin_instructions"].to_numpy()[:1], table["end_instructions"])
         _write_page(directory, about, edges, ["trace.parquet"], job, machine, table=table)
@@ -256,7 +259,11 @@ def _plain(estimated: dict[str, dict[str, dict[str, float]]]) -> dict[str, Any]:
     }
 
 
-def _write_summary(directory: Path, about: dict[str, Any]) -> None:
+def _write_summary(directory: Path, about: dict[str, Any], written: Sequence[str]) -> None:
+    """Write the summary of a run that has ``written`` other files, without what only an earlier one had written."""
+    for name in _MAY_BE_LEFT:
+        if name not in written:
+            (directory / name).unlink(missing_ok=True)
     text = json.dumps(about, indent=1, allow_nan=False)
     write_text_atomically(directory / "summary.json", text)
 

@@ -232,7 +232,8 @@ def check_ending(machine: Machine, files: VirtualFiles, expected: int) -> None:
     ending = machine.ending
     assert ending is not None
     if ending.message is not None:
-        raise RunError(ending.message + _last_words(files))
+        what, newline, where = ending.message.partition("\n")
+        raise RunError(f"{what}{_last_words(files)}{newline}{where}")
     if ending.status != expected:
         raise RunError(f"the program {ended_with(ending.status, expected)}{explanation(files)}")
 

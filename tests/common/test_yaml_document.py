@@ -180,6 +180,9 @@ def test_files(tmp_path: Path) -> None:
     path.write_bytes(b"name: caf\xe9")
     with pytest.raises(RefusedError, match=r"m\.yaml: is not UTF-8 text$"):
         YamlDocument.read(path, RefusedError)
+    path.write_bytes(b"\x7fELF\x02\x01\xff")
+    with pytest.raises(RefusedError, match=r"m\.yaml: is an executable, expected a YAML file$"):
+        YamlDocument.read(path, RefusedError)
     path.write_text(TEXT)
     read: Any = YamlDocument.read(path, RefusedError)
     assert read.path == path

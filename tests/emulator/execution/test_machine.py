@@ -169,6 +169,18 @@ def test_endless_programs_are_stopped(faults: Path) -> None:
         assert machine.ending is None
 
 
+def test_an_instruction_of_the_vector_extension_is_named(tmp_path: Path) -> None:
+    for word, is_vector in ((0x0D0075D7, True), (0x02056407, True), (0x0000000B, False)):  # vsetvli, vle32.v, custom
+        (tmp_path / "a.c").write_text(f'int main(void) {{ __asm__ volatile(".4byte {word}"); return 0; }}\n')
+        with Machine(build_program([tmp_path / "a.c"], ["-O1"]).elf_path) as machine:
+            told = machine.run().message
+        assert told is not None
+        assert f"SIGILL: illegal instruction {word:#x}" in told
+        assert (
+            "of the vector extension, which the machine does not have: compile with -march=rv64gc" in told
+        ) == is_vector
+
+
 def test_same_seed_same_time_other_seed_other_time(mixture: Path) -> None:
     from emulator.timing.inorder import InOrderCore
     from emulator.timing.machine_file import load_machine

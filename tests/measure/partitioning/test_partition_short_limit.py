@@ -170,8 +170,8 @@ def test_a_limit_after_the_first_verdict_tells_what_was_rejected_and_how_long_th
     assert "- Not searched to the end. " in output
     assert "- All metrics together are no good group: cycles and loads changed." in output
     told = (
-        "2 metrics are in no good group, and not tested alone. That takes about 6 runs, 30:39, if these are tested "
-        "like others, and fresh runs up to 2:12:49: --minutes 231 goes on from here."
+        "2 metrics are in no good group, and not tested alone to an end. That takes about 6 runs, 30:39, if these are "
+        "tested like others, and fresh runs up to 2:12:49: --minutes 231 goes on from here."
     )
     assert f"- {told}" in output
     assert result_of(folder)["time_needed"] == told

@@ -6,6 +6,7 @@ import html
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -158,6 +159,14 @@ def test_points_made_elsewhere(traced: Path, tmp_path: Path) -> None:
         refused = measure(*arguments)
         assert refused.exit_code == 2
         assert message in " ".join(refused.output.split())
+
+
+def test_files_that_only_an_earlier_run_wrote_do_not_stay(traced: Path, tmp_path: Path) -> None:
+    shutil.copytree(traced / "out", tmp_path / "out")
+    result = measure("--interval", "50k", "--no-picture", "--out", tmp_path / "out", traced / "two.c")
+    assert result.exit_code == 0, result.output
+    left = {path.name for path in (tmp_path / "out").iterdir()}
+    assert left == {"summary.json", "two.bb", "two.labels", "two.simpoints", "two.weights"}
 
 
 def test_a_program_that_fails_is_said_to(traced: Path, tmp_path: Path) -> None:
