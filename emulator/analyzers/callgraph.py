@@ -84,7 +84,7 @@ class CallGraph(Analyzer):
             # Of as many calls in the order of the names: blocks are found in another when translations are kept.
             callers = sorted(found, key=lambda caller: (-found[caller], shown[caller], caller))
             text = ", ".join(f"{shown[caller]} {found[caller]:,}" for caller in callers[:_MOST_CALLERS])
-            if others := len(callers) - _MOST_CALLERS:
-                text += f" and {others} more" if others > 0 else ""
+            if len(callers) > _MOST_CALLERS:
+                text += f" and {len(callers) - _MOST_CALLERS} more"
             lines.append(f"{inclusive:>16,}  {own:>16,}  {calls:>12,}  {shown[name]}{' <- ' + text if text else ''}")
         return "\n".join(lines)

@@ -82,7 +82,6 @@ class Places:
         saves that. So a direct call must be one of this function, which leaves out callers of functions that jumped to
         it, too.
         """
-        image, callee = self._image_at(pc), self._function_at(pc)
         if self._image_at(returns_to) is None:
             return False
         last, before = self._instruction_at(returns_to - 4), self._instruction_at(returns_to - 8)
@@ -96,7 +95,7 @@ class Places:
             short = self._instruction_at(returns_to - 2)
             return short is not None and short.length_bytes == 2 and short.op_class == OpClass.INDIRECT_CALL
         called = self._function_at(target) if target is not None else None
-        return called is None or called.address != target or (called is callee and image is not None)
+        return called is None or called.address != target or called is self._function_at(pc)
 
     def _caller_without_information(self, pc: int, registers: Registers) -> tuple[Registers | None, bool]:
         """The caller of a function of which nothing is known, or of the jump to ``pc`` where no code is; and whether

@@ -13,8 +13,6 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
 
-_LAST_ADDRESS = (1 << 64) - 1
-
 
 class LineRow(NamedTuple):
     """The source line of the instructions in ``[address, end)``; ``is_statement``: whether a statement starts there."""
@@ -44,10 +42,22 @@ class DebugLines:
     def at(self, pc: int) -> tuple[str, int] | None:
         """File and line of the instruction at ``pc``; None without one."""
         try:
-            found = [row for unit in self._units if unit.may_have(pc) if (row := unit.row_at(pc)) is not None]
+            starts, places, elsewhere = self._places
+            index = bisect_right(starts, pc - self._bias) - 1
+            units = [places[index][1]] if index >= 0 and pc - self._bias < places[index][0] else []
+            row = next((row for unit in (*units, *elsewhere) if (row := unit.row_at(pc)) is not None), None)
         except Exception:  # as above
             return None
-        return (found[0].file, found[0].line) if found else None
+        return (row.file, row.line) if row is not None else None
+
+    @cached_property
+    def _places(self) -> tuple[list[int], list[tuple[int, _Unit]], list[_Unit]]:
+        """Where the code of units starts in the file, in order; where it ends, and the unit; and the units that do not
+        say where their code is."""
+        known = [(*limits, unit) for unit in self._units for limits in unit.ranges() or ()]
+        known.sort(key=lambda one: one[0])
+        elsewhere = [unit for unit in self._units if unit.ranges() is None]
+        return [start for start, _, _ in known], [(end, unit) for _, end, unit in known], elsewhere
 
     @cached_property
     def _units(self) -> list[_Unit]:
@@ -66,16 +76,8 @@ class _Unit:
     def __init__(self, dwarf: Any, unit: Any, bias: int) -> None:
         self._dwarf, self._unit, self._bias = dwarf, unit, bias
 
-    def may_have(self, pc: int) -> bool:
-        """Whether the unit has code at ``pc``; also when it does not say where its code is."""
-        if self._ranges is None:
-            return True
-        at = bisect_right(self._ranges, (pc - self._bias, _LAST_ADDRESS)) - 1
-        return at >= 0 and pc - self._bias < self._ranges[at][1]
-
-    @cached_property
-    def _ranges(self) -> list[tuple[int, int]] | None:
-        """Where the unit's code is, as addresses in the file, by address; None if it does not say."""
+    def ranges(self) -> list[tuple[int, int]] | None:
+        """Where the unit's code is, as addresses in the file; None if it does not say."""
         attributes = self._unit.get_top_DIE().attributes
         low, high = (attributes.get(f"DW_AT_{end}_pc") for end in ("low", "high"))
         if low is not None and high is not None:
@@ -92,7 +94,7 @@ class _Unit:
             else:
                 start = 0 if entry.is_absolute else base
                 found.append((start + entry.begin_offset, start + entry.end_offset))
-        return sorted(found)
+        return found
 
     def row_at(self, pc: int) -> LineRow | None:
         """The row of the instruction at ``pc``; None without one, or of line 0."""
