@@ -41,7 +41,7 @@ _DECLARED = tuple(
     )
 )
 _ERROR = re.compile(
-    r"^(?P<file>[^\s:][^:\n]*):\d+:\d+: (?:fatal )?error: (?:"
+    r"^ *(?P<file>[^\s:][^:\n]*):\d+(?::\d+: (?:fatal )?error)?: (?:"  # as the compiler says it, or the product
     r"(?:unknown type name|use of undeclared identifier|call to undeclared (?P<library>library )?function)"
     r" '(?P<name>\w+)'"
     r"|(?:[^'\n]*incomplete[^'\n]*|tentative definition has) type '(?P<struct>struct \w+)'"
@@ -74,8 +74,8 @@ class Undeclared:
         cplusplus = [is_cplusplus(file) for file in self.files]
         return tuple(name for name, wanted in (("CC", not all(cplusplus)), ("CXX", any(cplusplus))) if wanted)
 
-    def explanation(self) -> str:
-        """What is wrong, without a remedy."""
+    def explanation(self, who: str = "Let the build command include") -> str:
+        """What is wrong, without a remedy; ``who`` shall do something about it."""
         several = sum(map(len, self.names.values())) > 1
         parts = [f"{_listed(names)} in <{header}>" for header, names in self.names.items()]
         verb = "are" if len(next(iter(self.names.values()))) > 1 else "is"
@@ -93,7 +93,7 @@ class Undeclared:
             if self.functions
             else f"glibc's other headers happen to include {them}, those of musl, the C library here, do not"
         )
-        return f"{declared}{lacking}; {why}. Let the build command include {them}"
+        return f"{declared}{lacking}; {why}. {who} {them}"
 
 
 def undeclared_names(output: str) -> Undeclared | None:

@@ -17,6 +17,7 @@ from common.listed_names import listed
 from common.yaml_document import YamlDocument
 from instrumenter.building.program_build import Build
 from instrumenter.building.program_notices import is_notice
+from instrumenter.building.undeclared_names import undeclared_names
 from instrumenter.errors import InstrumenterError
 from measure.built_in.machine import NAME, built_in_machine
 from measure.campaign.builds import Builds
@@ -43,6 +44,7 @@ from measure.first_campaign.trial_run import Trial, trial_run
 from measure.result_files import check_file_place, write_text_atomically
 
 Result = TypeVar("Result")
+_FLAGS = "-O2"  # of a campaign without flags
 _MOST_PARENTS = 3  # directories above a source that may have the project's build
 _HEAVY_PERCENT = 5.0  # added instructions of a counter
 _MOST_FILES_TOLD = 6  # in a message
@@ -127,7 +129,7 @@ class _Draft:
 
     def __init__(self, name: str, program: dict[str, Any], machine: str, place: Path, request: Request) -> None:
         self._name, self.machine, self._place, self._source = name, machine, place, request.program
-        self._arguments = request.arguments
+        self._arguments, self._flags = request.arguments, request.flags or _FLAGS
         self._limit_instructions = request.limit_instructions
         self.program = program
         self._read()
@@ -148,7 +150,7 @@ class _Draft:
                 sources = [program.source] if program.source else list(program.sources)
                 more = sources_that_define(missing, sources) if "main" not in missing else []
                 if not more:
-                    raise CampaignError(_link_advice(str(error), missing, sources)) from None
+                    raise CampaignError(_link_advice(str(error), missing, sources, self._flags)) from None
                 for argument in self._arguments:
                     if Path(argument).resolve() in more:
                         raise CampaignError(
@@ -183,9 +185,12 @@ def _check_machine(path: Path) -> None:
         raise CampaignError(str(error)) from None
 
 
-def _link_advice(message: str, missing: list[str], sources: Sequence[Path]) -> str:
-    """``message`` on a build that failed, with what to do about its flags or the names that the linker missed."""
+def _link_advice(message: str, missing: list[str], sources: Sequence[Path], flags: str) -> str:
+    """``message`` on a build that failed, with what to do about its ``flags`` or the names that the linker missed."""
     if sources and not missing and re.search("does not compile|cannot be preprocessed", message):
+        undeclared = undeclared_names(message)
+        if undeclared:
+            return f"{message}\n{undeclared.explanation('Include')}: --flags '{flags} {undeclared.flags}'"
         return (
             f"{message}\nFlags of the compiler, such as -std=c++20 or -I with a directory, are given with --flags"
             f"{_project_of(sources)}"

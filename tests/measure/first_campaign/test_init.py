@@ -308,6 +308,10 @@ def test_what_cannot_become_a_campaign_is_told(folder: Path) -> None:
     assert "undefined symbol: far" in told
     assert "No other source file beside it seems to define far." in told
     assert "measure init DIRECTORY --build '$CC -O2 -I INCLUDE " in told
+    (folder / "types.c").write_text("int main(void) { int8_t a = 1; uint32_t b = a; return b; }\n")
+    told = failed("types.c", "--flags", "-O1")
+    assert "types.c:1: use of undeclared identifier 'int8_t'" in told or "unknown type name 'int8_t'" in told
+    assert "musl, the C library here, do not. Include them: --flags '-O1 -include stdint.h'" in told
     (folder / "wrong.c").write_text("int main(void) { return x; }\n")
     assert "wrong.c:1: use of undeclared identifier 'x'" in failed("wrong.c")
     (folder / "empty").mkdir()
