@@ -116,7 +116,7 @@ def plan_text(campaign: Campaign, alpha: float, spread: Spread, variants: Sequen
     runs += f", {campaign.replicates} of {of}" if variants else ""
     runs += f", {extra} of the null control" if extra else ""
     runs += f", {noise} for the sources of noise" if noise else ""
-    how = f"in {campaign.pairs} pairs" if campaign.pairs else "unpaired"
+    how = f"in {campaign.pairs} pairs of runs" if campaign.pairs else "unpaired"
     if campaign.paired and not campaign.pairs and variants:
         how += f" (pairs need `baselines` and `replicates` of {FEWEST_PAIRS} or more)"
     if campaign.pairs and (alone := campaign.replicates - campaign.baselines) > 0:

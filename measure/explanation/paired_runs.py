@@ -261,7 +261,8 @@ class PairedRuns:
             )  # fmt: skip
             if outcome.failures:
                 failure = outcome.failures[0]
-                raise MeasureError(f"a run that collects {failure.spec.variant} failed: {failure.reason}")
+                whose = "of the plain program" if failure.spec.variant == BASELINE else f"of {failure.spec.variant}"
+                raise MeasureError(f"a run {whose} failed: {failure.reason}")
             self._made |= dict(zip(missing, outcome.runs, strict=True))
         return [self._made[spec] for spec in specs]
 

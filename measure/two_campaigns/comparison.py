@@ -29,6 +29,7 @@ from measure.two_campaigns.across import AcrossRuns, common_duplicates
 from measure.two_campaigns.change_test import FEWEST_RUNS, ChangeTest, compare_changes, smallest_p
 from measure.two_campaigns.design_facts import DesignFact, different_programs, differing_facts
 
+_MOST_RUNS = 50  # that are looked at for how many suffice
 NULL_HYPOTHESIS = (
     "the instrumentation changes the relation of the two metrics, or of a metric with itself across aligned runs, by "
     "the same amount of z, in the mean over runs, in both campaigns"
@@ -114,10 +115,19 @@ class VariantChange:
             what = "no difference of the changes is shown, nor its absence"
             if self.before.verdict != self.after.verdict and self.smallest_p <= self.level:
                 what += ": the verdicts may differ by chance"
-        if self.smallest_p > self.level:
+        if self.smallest_p > self.level and self.verdict != "equivalent":  # of which nothing is open
             runs = f"{self.n_before} pairs" if self.paired else f"{self.n_before} and {self.n_after} runs"
-            what += f": {runs} allow no p-value below {p_number(self.smallest_p)}, so give both campaigns more"
+            what += (
+                f": {runs} allow no p-value below {p_number(self.smallest_p)}, so give both campaigns {self._enough}"
+            )
         return f"{self.name}: {verdicts}; {what} ({p_text(self.p_value)}, at a level of {self.level:.3g})."
+
+    @property
+    def _enough(self) -> str:
+        """How many runs of the variant, and as many baselines, allow a significant difference."""
+        more = range(max(self.n_before, self.n_after) + 1, _MOST_RUNS)
+        enough = next((n for n in more if smallest_p(n, n, paired=self.paired) <= self.level), None)
+        return f"{enough} or more" if enough is not None else "more"
 
 
 def _sizes(shown: Sequence[PairChange]) -> list[str]:

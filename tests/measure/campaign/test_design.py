@@ -223,15 +223,16 @@ def test_pairs_that_are_alike_find_less_change_and_few_runs_find_none(tmp_path: 
         detectable_change(campaign.model_copy(update={"replicates": 1, "baselines": 2}), 0.05, Spread(1, 0))
     )
     text = plan_text(campaign, 0.05, Spread(0.1, 40), ["light", "heavy"])
-    assert "40 runs: 10 baselines, 10 of each of 2 variants, 10 of the null control, compared in 10 pairs" in text
+    runs = "40 runs: 10 baselines, 10 of each of 2 variants, 10 of the null control, compared in 10 pairs of runs"
+    assert runs in text
     assert "spread by 0.10 (measured in 40 runs)" in text
     one = plan_text(campaign, 0.05, Spread(0.1, 40), ["light"])
     assert "30 runs: 10 baselines, 10 of the variant, 10 of the null control, compared" in one
     assert "in no verdict" not in text
     more = campaign.model_copy(update={"replicates": 13})
     assert (
-        "compared in 10 pairs (replicates without a baseline to be paired with, 3 of each variant, are in no verdict: "
-        "`baselines: 13` pairs them). "
+        "compared in 10 pairs of runs (replicates without a baseline to be paired with, 3 of each variant, are in no "
+        "verdict: `baselines: 13` pairs them). "
     ) in plan_text(more, 0.05, Spread(0.1, 40), ["light", "heavy"])
     few = campaign.model_copy(update={"baselines": 4, "replicates": 4})
     # 70 ways to share out 8 runs allow p-values from 0.014 on.

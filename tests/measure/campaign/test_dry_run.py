@@ -134,7 +134,7 @@ def test_everything_is_told_and_no_result_is_left(path: Path, monkeypatch: pytes
     campaign, _ = load_campaign(path)
     change = detectable_change(campaign, campaign.alpha, assumed_spread(campaign), 2)
     sizes = f"A change of z of {change:.2f} is significant, and one of {change + 0.2:.2f} called perturbed"
-    assert f"finds Compared in 10 pairs. {sizes} (beyond delta, 0.2), in 80% of such campaigns" in told
+    assert f"finds Compared in 10 pairs of runs. {sizes} (beyond delta, 0.2), in 80% of such campaigns" in told
     assert "- heavy: 78,060 events a run" in told
     assert sorted(item.name for item in path.parent.iterdir()) == ["c.yaml", "p.c"]
     assert CliRunner().invoke(main, ["run", "--dry-run", "c.yaml", "--out", "x"]).exit_code == 2

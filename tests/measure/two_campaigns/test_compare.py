@@ -113,8 +113,9 @@ def test_a_p_value_stands_beside_its_level_and_too_few_runs_are_said() -> None:
     few = replace(enough, n_before=6, n_after=6, smallest_p=0.03125)
     assert few.text == (
         "v: perturbed before and after; no difference of the changes is shown, nor its absence: 6 pairs allow no "
-        "p-value below 0.031, so give both campaigns more (p = 0.031, at a level of 0.0125)."
+        "p-value below 0.031, so give both campaigns 8 or more (p = 0.031, at a level of 0.0125)."
     )
+    assert "so give" not in replace(few, verdict="equivalent").text
 
 
 def test_only_the_pairs_that_differ_by_more_than_delta_are_said_to() -> None:
