@@ -228,14 +228,16 @@ def _bounds(session: Session | None, first: str | None, last: str | None) -> Non
 
 def _run_watched(session: Session, first: str | None, last: str | None) -> Ending:
     """Run to the end; --from and --until take effect here where they are numbers of instructions."""
-    if first is not None and _place(first, "--from") is None:
-        session.run(_count(first, "--from"))
+    if first is not None and _place(first, "--from") is None and session.run(_count(first, "--from")) is None:
         session.resume()
     if last is not None and _place(last, "--until") is None:
         session.run(_count(last, "--until"))
         session.pause()
     ending = session.run()
     assert ending is not None
+    if not session.was_active:
+        executed = session.machine.instructions
+        click.echo(f"emulate: the program ended after {executed:,} instructions, before --from {first}", err=True)
     return ending
 
 

@@ -58,6 +58,8 @@ class Session:
         self._stale = False  # whether the machine's selection has to be updated
         self._consuming = False  # whether events are being delivered
         self._paused = paused
+        self.was_active = not paused
+        """Whether the analyzers got events at some time."""
         self._running = False
         self._counted = np.zeros(0, np.int64)  # executions of blocks before the last pause
         self._counted_from = machine.block_counts.copy()
@@ -119,7 +121,7 @@ class Session:
     def resume(self) -> None:
         """Deliver events again."""
         self._counted_from = self.machine.block_counts.copy()
-        self._paused = False
+        self._paused, self.was_active = False, True
         self.changed()
 
     def block_counts(self) -> NDArray[np.int64]:

@@ -53,7 +53,7 @@ _MACHINES = {
     258: "LoongArch",
 }
 
-_REMEDY = "compile it with `python -m ziglang cc -target riscv64-linux-musl -static`"
+_REMEDY = "compile it with `instrument-cc`"
 
 
 class Segment(NamedTuple):

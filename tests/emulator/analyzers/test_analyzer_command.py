@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from instrumenter.building.program_build import build_program
 
 ROOT = Path(__file__).parent.parent.parent.parent
 
@@ -36,6 +39,19 @@ def test_a_selection(small: Path, steps: list[Any]) -> None:
     done = emulate("--analyzer", "caches", "--select", "symbol=walk class=load", "--", small, "3")
     assert done.returncode == 0
     assert "  accesses\n" in done.stderr
+
+
+@pytest.mark.parametrize("place", ["100M", "seldom"])
+def test_a_place_that_was_not_reached_is_told(tmp_path: Path, place: str) -> None:
+    (tmp_path / "a.c").write_text(
+        "int seldom(void) { return 1; } int main(int n, char **a) { return n > 9 ? seldom() : 0; }"
+    )
+    program = build_program([tmp_path / "a.c"], ["-O0"]).elf_path
+    done = emulate("--analyzer", "mix", "--from", place, "--", program)
+    assert done.returncode == 0
+    assert re.search(
+        rf"^emulate: the program ended after [\d,]+ instructions, before --from {place}$", done.stderr, re.M
+    )
 
 
 def test_the_list() -> None:

@@ -16,7 +16,7 @@ from emulator.memory import EXEC, READ, WRITE
 from tests.emulator.linux.conftest import ElfFile
 
 EXPECTED = "expected a riscv64 Linux executable (64-bit little-endian ELF): "
-COMPILE = "compile it with `python -m ziglang cc -target riscv64-linux-musl -static`"
+COMPILE = "compile it with `instrument-cc`"
 
 
 def test_segments_entry_and_headers(elf_file: type[ElfFile]) -> None:
