@@ -208,7 +208,7 @@ def test_missed_events_are_refused(tmp_path: Path) -> None:
 def test_needs_debug_information_of_the_sources(source: Path, tmp_path: Path) -> None:
     preprocessed = preprocess_all([source], ["-O0"], Toolchain())
     program = tmp_path / "stripped"
-    Toolchain().link([source], ["-O0", "-g0"], program)
+    Toolchain().link([source], ["-O1", "-g0"], program)
     with pytest.raises(InstrumenterError) as caught:
         ProbeFinder(program, preprocessed, ["-O0"], {})
     assert str(caught.value) == f"{program}: no debug information on 0_small.c; compile it with -g"
