@@ -8,6 +8,7 @@ import pytest
 
 from emulator.engine.tiering.tiers import Region, Tier
 from emulator.errors import GuestImageError
+from emulator.execution.backtrace import Places
 from emulator.linux.vfs.files import VirtualFiles
 from emulator.machine import Machine
 from tests.emulator.dynamic_root import INTERPRETER, build_root
@@ -32,6 +33,17 @@ def test_the_interpreter_starts_the_program(root: Path, engine: str) -> None:
         where = machine.kernel.mappings.file_at(machine.process.interpreter.entry)
         assert where is not None
         assert where.startswith(f"{INTERPRETER}+0x")
+
+
+def test_places_in_libraries_have_the_function_and_the_file(root: Path) -> None:
+    with Machine(root / "program", ["x"], files=VirtualFiles(root=root)) as machine:
+        interpreter, process = machine.process.interpreter, machine.kernel.process
+        assert interpreter is not None
+        entry, mapped = interpreter.entry, machine.kernel.mappings.file_at(interpreter.entry)
+        for program in (process.program, process.program._replace(interpreter=None)):  # known, or read
+            process.program = program
+            assert Places(machine.kernel).text(entry) == f"{entry:#x} _start ({mapped})"
+        assert Places(machine.kernel).text(0x1234) == "0x1234"
 
 
 def test_an_interpreter_that_the_guest_cannot_see(root: Path) -> None:
