@@ -16,6 +16,8 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticCustomError
 
+from common.elf_files import is_elf
+
 Keys = tuple[str | int, ...]
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -85,9 +87,7 @@ class YamlDocument:
         except OSError as problem:
             raise error(f"{path}: cannot be read: {problem.strerror}") from None
         except UnicodeDecodeError:
-            with path.open("rb") as file:
-                is_program = file.read(4) == b"\x7fELF"
-            what = "an executable, expected a YAML file" if is_program else "not UTF-8 text"
+            what = "an executable, expected a YAML file" if is_elf(path) else "not UTF-8 text"
             raise error(f"{path}: is {what}") from None
         return cls(text, path, error)
 

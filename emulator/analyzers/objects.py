@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from emulator.errors import EmulatorError
-from emulator.linux.loader.elf import ElfImage, Symbol, load_library
+from emulator.execution.backtrace import mapped_library
+from emulator.linux.loader.elf import ElfImage, Symbol
 from emulator.memory import EXEC, PAGE_BYTES, PAGE_SHIFT
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Objects:
             key = name, start, offset
             if name not in names:
                 if key not in self._libraries:
-                    self._libraries[key] = self._read(*key)
+                    self._libraries[key] = mapped_library(self._machine.kernel, *key)
                 image = self._libraries[key]
                 if image is not None and image not in known:
                     known.append(image)
@@ -98,11 +98,3 @@ class Objects:
             for found in kernel.mappings.mappings_in(address, address + length)
             if found[3].startswith("/")
         ]
-
-    def _read(self, path: str, address: int, offset: int) -> ElfImage | None:
-        """The library that is mapped there; None for a file that was removed or is not a library."""
-        try:
-            data = self._machine.kernel.files.for_observer().contents(path)
-            return load_library(data, path, address, offset)
-        except (EmulatorError, OSError):
-            return None

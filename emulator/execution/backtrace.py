@@ -147,12 +147,14 @@ class Places:
         if found is None:
             return None
         if found not in self._libraries:
-            self._libraries[found] = self._read(*found)
+            self._libraries[found] = mapped_library(self._kernel, *found)
         return self._libraries[found]
 
-    def _read(self, path: str, address: int, offset: int) -> ElfImage | None:
-        """The library that is mapped there; None for a file that was removed or is not a library."""
-        try:
-            return load_library(self._kernel.files.for_observer().contents(path), path, address, offset)
-        except (EmulatorError, OSError):
-            return None
+
+def mapped_library(kernel: LinuxKernel, path: str, address: int, offset: int) -> ElfImage | None:
+    """The library of which the byte at ``offset`` is mapped at ``address``; None if its file was removed, or is another
+    kind of file."""
+    try:
+        return load_library(kernel.files.for_observer().contents(path), path, address, offset)
+    except (EmulatorError, OSError):
+        return None

@@ -27,12 +27,6 @@ class Symbol(NamedTuple):
     size_bytes: int
 
 
-def is_elf(path: Path) -> bool:
-    """Whether a file is an ELF file by its first bytes."""
-    with path.open("rb") as file:
-        return file.read(4) == b"\x7fELF"
-
-
 def read_symbols(path: Path) -> list[Symbol]:
     """The symbols of an ELF file, in the order of its table; none without a table."""
     with path.open("rb") as file:

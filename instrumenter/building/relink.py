@@ -23,7 +23,8 @@ from itertools import islice
 from pathlib import Path
 
 from common import compiler_cache
-from instrumenter.building.elf_symbols import is_elf, read_symbols
+from common.elf_files import is_elf
+from instrumenter.building.elf_symbols import read_symbols
 from instrumenter.building.toolchain import TIMEOUT_SECONDS
 from instrumenter.errors import SourceError, ToolchainError
 

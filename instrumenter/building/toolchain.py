@@ -356,12 +356,13 @@ def as_other_compilers(arguments: Sequence[str]) -> list[str]:
 
 
 def as_optimised_link(words: Sequence[str]) -> list[str]:
-    """The ``words`` of a link of objects, at -O2 whatever level they name; with -flto, as they are.
+    """The ``words`` of a link of objects, at -O2 whatever level they name; with -flto, which compiles at the level of
+    the link, at their level if they name one.
 
     By the level of a link, zig makes a run-time library; for an unoptimised one that takes half a minute of processor
     time, and programs have all of it. Other compilers have one library for all levels.
     """
-    if any(word.startswith("-flto") for word in words):
+    if any(word.startswith("-flto") for word in words) and any(map(_LEVEL.fullmatch, words)):
         return list(words)
     before = ["", *words[:-1]]
     kept = [word for word, last in zip(words, before, strict=False) if last == "-Xlinker" or not _LEVEL.fullmatch(word)]

@@ -74,8 +74,8 @@ class Undeclared:
         cplusplus = [is_cplusplus(file) for file in self.files]
         return tuple(name for name, wanted in (("CC", not all(cplusplus)), ("CXX", any(cplusplus))) if wanted)
 
-    def explanation(self, who: str = "Let the build command include") -> str:
-        """What is wrong, without a remedy; ``who`` shall do something about it."""
+    def explanation(self, demand: str = "Let the build command include") -> str:
+        """What is wrong, and the ``demand`` to include the headers, whose flags are not in it."""
         several = sum(map(len, self.names.values())) > 1
         parts = [f"{_listed(names)} in <{header}>" for header, names in self.names.items()]
         verb = "are" if len(next(iter(self.names.values()))) > 1 else "is"
@@ -93,7 +93,7 @@ class Undeclared:
             if self.functions
             else f"glibc's other headers happen to include {them}, those of musl, the C library here, do not"
         )
-        return f"{declared}{lacking}; {why}. {who} {them}"
+        return f"{declared}{lacking}; {why}. {demand} {them}"
 
 
 def undeclared_names(output: str) -> Undeclared | None:

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from common.cplusplus_symbols import shortened
+from common.elf_files import is_elf
 from common.listed_names import listed
 from emulator.guest_options import guest_and_host, own_guest_path
-from instrumenter.building.elf_symbols import is_elf
 from instrumenter.building.project_tree import TOOL_NAMES, TOOLS
 from instrumenter.errors import BuildFailure, InstrumenterError, SourceError, ToolchainError
 from instrumenter.find.languages import is_cplusplus

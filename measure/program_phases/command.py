@@ -40,11 +40,11 @@ from measure.program_phases.projection import project
 from measure.program_phases.terminal import print_estimates, print_phases
 from measure.result_files import write_atomically, write_text_atomically
 
-_MAY_BE_LEFT = ("trace.parquet", "homogeneity.csv", "phases.png", "phases.html")  # not every run writes these
-
 if TYPE_CHECKING:
     import pandas as pd
     from rich.console import Console
+
+_MAY_BE_LEFT = ("trace.parquet", "homogeneity.csv", "phases.png", "phases.html")  # not every run writes these
 
 SUMMARY_FORMAT = "perturbation-phases-1"
 

@@ -50,3 +50,4 @@ def test_programs_of_all_levels_have_one_run_time_library(tmp_path: Path) -> Non
     assert max(text_bytes) - min(text_bytes) < 200
     assert as_optimised_link(["a.o", "-Os", "-lm", "-Xlinker", "-O1"]) == ["a.o", "-lm", "-Xlinker", "-O1", "-O2"]
     assert as_optimised_link(["-Os", "-flto", "a.o"]) == ["-Os", "-flto", "a.o"]
+    assert as_optimised_link(["-flto", "a.o"]) == ["-flto", "a.o", "-O2"]

@@ -14,7 +14,7 @@ from typing import Any
 RETURN_ADDRESS, STACK_POINTER = 1, 2  # numbers of registers
 
 Registers = dict[int, int]
-"""Values by the number of the register; those that are not known are left out."""
+"""The value of each register by its number; registers whose values are not known are left out."""
 
 
 class CallFrames:

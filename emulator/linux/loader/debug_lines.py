@@ -54,9 +54,10 @@ class DebugLines:
     def _places(self) -> tuple[list[int], list[tuple[int, _Unit]], list[_Unit]]:
         """Where the code of units starts in the file, in order; where it ends, and the unit; and the units that do not
         say where their code is."""
-        known = [(*limits, unit) for unit in self._units for limits in unit.ranges() or ()]
+        ranges = [(unit, unit.ranges()) for unit in self._units]
+        known = [(start, end, unit) for unit, limits in ranges for start, end in limits or ()]
         known.sort(key=lambda one: one[0])
-        elsewhere = [unit for unit in self._units if unit.ranges() is None]
+        elsewhere = [unit for unit, limits in ranges if limits is None]
         return [start for start, _, _ in known], [(end, unit) for _, end, unit in known], elsewhere
 
     @cached_property

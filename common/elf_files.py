@@ -1,0 +1,11 @@
+"""Tells ELF files, which programs and objects are, from other files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def is_elf(path: Path) -> bool:
+    """Whether a file is an ELF file by its first bytes. Raises `OSError`."""
+    with path.open("rb") as file:
+        return file.read(4) == b"\x7fELF"
