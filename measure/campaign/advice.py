@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from measure.campaign.campaign_model import Campaign
+from measure.campaign.controls import Controls
 from measure.campaign.variance import planned_runs
 from measure.console.time_left import range_text
 from measure.perturbation.analysis_types import BROKEN
@@ -80,9 +81,10 @@ def advice(
 
 def more_runs(
     variants: Sequence[VariantReport], campaign: Campaign, campaign_file: str, looks: int, missing: bool = False,
-    run_seconds: float = 0.0,
+    run_seconds: float = 0.0, controls: Controls | None = None,
 ) -> list[str]:  # fmt: skip
-    """The command that would probably settle the inconclusive variants, in a sentence; empty without one.
+    """The command that would probably settle the inconclusive variants, and the one after ``controls`` that failed, in
+    a sentence each; empty without one.
 
     ``campaign_file``: its path, empty if unknown; ``looks``: at the results so far. While fewer than planned, runs are
     added to those that there are; else they make a new campaign, with another seed, as no chance of a false alarm is
@@ -94,25 +96,41 @@ def more_runs(
         opened = [one for one in (variant.inner, variant.outer_held_out) if one and one.verdict == "inconclusive"]
         if variant.verdict == "inconclusive" and all(one.extra_runs_needed is not None for one in opened):
             needed[variant.name] = max(one.extra_runs_needed or 0 for one in opened)
-    if not needed or missing:
+    if missing:
         return []
-    more = max(needed.values())
-    larger = {"baselines": campaign.baselines + more, "replicates": campaign.replicates + more}
+    sentences = []
+    if controls and any(one.verdict == "perturbed" for one in controls.null):
+        how = _with_more(0, campaign, campaign_file, campaign.looks, run_seconds)
+        sentences.append(f"Next: whether the null control is perturbed by chance shows in other runs: {how}.")
+    overlooks = controls is not None and controls.injection is not None and not controls.found
+    if overlooks:
+        more = max(campaign.baselines, *needed.values(), 0)
+        how = _with_more(more, campaign, campaign_file, looks, run_seconds)
+        sentences.append(f"Next: with twice the runs, or more, the positive control may be found: {how}.")
+    elif needed:
+        noun = "variant" if len(needed) == 1 else "variants"
+        how = _with_more(max(needed.values()), campaign, campaign_file, looks, run_seconds)
+        sentences.append(f"Next: more runs would probably settle the {noun} {', '.join(needed)}: {how}.")
+    return sentences
+
+
+def _with_more(more: int, campaign: Campaign, campaign_file: str, looks: int, run_seconds: float) -> str:
+    """The command that makes ``more`` baselines and replicates than ``campaign`` has, what it makes, and why so."""
+    larger = {"baselines": campaign.baselines + more, "replicates": campaign.replicates + more} if more else {}
     runs = planned_runs(campaign.model_copy(update=larger))
     if looks < campaign.looks:
         runs -= planned_runs(campaign)
     seconds = runs * run_seconds
     price = f"{runs:,} runs ({range_text(0.85 * seconds, 1.15 * seconds)})" if seconds else f"{runs:,} runs"
-    settings = " ".join(f"--set {key}={value}" for key, value in larger.items())
-    command = f"measure run {shown_path(campaign_file)} {settings}"
+    settings = "".join(f" --set {key}={value}" for key, value in larger.items())
+    command = f"measure run {shown_path(campaign_file)}{settings}"
     if looks < campaign.looks:
-        how = f"`{command}` adds {price} to these, as look {looks + 1} of {campaign.looks} that are planned"
-    else:
-        seed = campaign.seed + 1
-        command += f" --set seed={seed} --out {shlex.quote(f'results/{campaign.name}-seed{seed}')}"
-        how = f"`{command}` makes a new campaign of {price}, since no further look at this one is planned"
-    noun = "variant" if len(needed) == 1 else "variants"
-    return [f"Next: more runs would probably settle the {noun} {', '.join(needed)}: {how}."]
+        return f"`{command}` adds {price} to these, as look {looks + 1} of {campaign.looks} that are planned"
+    seed = campaign.seed + 1
+    command += f" --set seed={seed} --out {shlex.quote(f'results/{campaign.name}-seed{seed}')}"
+    return f"`{command}` makes a new campaign of {price}" + (
+        ", since no further look at this one is planned" if more else ""
+    )
 
 
 def _smallest(variants: Sequence[VariantReport]) -> list[VariantReport]:

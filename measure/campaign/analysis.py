@@ -13,7 +13,7 @@ import numpy as np
 from measure.campaign.advice import Counted, advice, more_runs, shown_path
 from measure.campaign.campaign_model import EACH_RUN
 from measure.campaign.comparison import Comparison, runs_of
-from measure.campaign.controls import judge_controls
+from measure.campaign.controls import Controls, judge_controls
 from measure.campaign.executor import Outcome
 from measure.campaign.explained import FOLDER
 from measure.campaign.invalid_figures import invalid_figures
@@ -99,7 +99,7 @@ def analyse(
         invalidating=invalid_figures(plan, outcome, controls),
         findings=(
             *(plan.history.warnings(campaign) if plan.history else ()),
-            *_findings(variants, uninformative, plan, outcome),
+            *_findings(variants, uninformative, plan, outcome, controls),
         ),
         provenance=_provenance(plan, outcome),
         interval=campaign.sampling.described,
@@ -217,8 +217,9 @@ def _signals(label: str, run: Run) -> Signals:
 
 
 def _findings(
-    variants: Sequence[VariantReport], uninformative: Sequence[MetricFinding], plan: Plan, outcome: Outcome
-) -> tuple[str, ...]:
+    variants: Sequence[VariantReport], uninformative: Sequence[MetricFinding], plan: Plan, outcome: Outcome,
+    controls: Controls | None,
+) -> tuple[str, ...]:  # fmt: skip
     """Sentences, the gravest first, each with the next step."""
     sentences = []
     if not plan.campaign.variant_sets():
@@ -242,10 +243,10 @@ def _findings(
             on_host = plan.campaign.host is not None
             sentences += advice(variants, _counted(plan, outcome), plan.campaign_file, on_host=on_host)
             looks = len(plan.history.looks) if plan.history else 1
-            is_partial = len(outcome.runs) < len(plan.specs)
+            missing = len(outcome.runs) < len(plan.specs)
             at_once = 1 if on_host else os.cpu_count() or 1
             run_seconds = float(np.mean([run.seconds for run in outcome.runs])) / at_once
-            sentences += more_runs(variants, plan.campaign, plan.campaign_file, looks, is_partial, run_seconds)
+            sentences += more_runs(variants, plan.campaign, plan.campaign_file, looks, missing, run_seconds, controls)
     sentences += [f"A run of {failure.spec.variant} failed: {failure.reason}" for failure in outcome.failures[:3]]
     if plan.campaign.host is not None:
         sentences += disturbances(outcome.runs)

@@ -30,7 +30,7 @@ def next_steps(data: ReportData, results: str = "") -> tuple[Step, ...]:
     """The findings of ``data`` with a command between backticks, and remedies that helped; the gravest first.
 
     ``results``: the directory of the results as a command line has it; empty if unknown. A campaign in which every
-    variant is equivalent gets the command that joins its runs.
+    variant is equivalent, and nothing makes that doubtful, gets the command that joins its runs.
     """
     steps = []
     for finding in data.findings:
@@ -43,7 +43,8 @@ def next_steps(data: ReportData, results: str = "") -> tuple[Step, ...]:
             steps.append(Step(text, commands, finding))
     if not steps:  # traces of other tools: no command is known
         steps = [Step(text, (), text) for text in data.findings if text.endswith((INNER_ADVICE, OUTER_ADVICE))]
-    if results and data.variants and all(variant.verdict == "equivalent" for variant in data.variants):
+    is_sound = bool(data.variants) and not data.invalidating
+    if results and is_sound and all(variant.verdict == "equivalent" for variant in data.variants):
         blind = [variant.name for variant in data.variants if variant.inner.verdict == "not assessable"]
         commands = () if blind else (f"measure merge {results} --out merged.parquet",)
         text = "Use the counters: they change nothing that counts. This joins the runs into one trace."

@@ -12,6 +12,7 @@ import pytest
 from measure.campaign import analysis
 from measure.campaign.advice import Counted, advice, more_runs
 from measure.campaign.campaign_model import Campaign
+from measure.campaign.controls import Controls, Injection
 from measure.perturbation.analysis_types import Perturbation, Verdict
 from measure.report.model import ReportData, Signals, VariantReport
 
@@ -153,3 +154,34 @@ def test_the_command_for_more_runs_settles_what_is_inconclusive() -> None:
     ]
     assert more_runs(variants, campaign, "", looks=1, missing=True) == []
     assert more_runs([opened("x", "inconclusive", None), opened("y", "perturbed", 4)], campaign, "", looks=1) == []
+
+
+def test_a_control_that_failed_has_a_command_too() -> None:
+    campaign = Campaign.model_validate(GIVEN)
+    same, alarm = (variant("null", "", verdict).inner for verdict in ("equivalent", "perturbed"))
+    injection = Injection("a", "b", False, 0.5, -0.4)
+
+    def said(variants: list[VariantReport], controls: Controls, looks: int = 1) -> list[str]:
+        planned = campaign.model_copy(update={"looks": looks})
+        return more_runs(variants, planned, "", looks=1, controls=controls)
+
+    equivalent, opened_one = [opened("x", "equivalent", None)], [opened("x", "inconclusive", 21)]
+    assert said(equivalent, Controls((same,), injection, True, 0.002)) == []
+    assert said(equivalent, Controls((same,), None, False, 1.0)) == []  # more runs make no pair that can be assessed
+    assert said(equivalent, Controls((same,), injection, False, 0.4)) == [
+        "Next: with twice the runs, or more, the positive control may be found: `measure run CAMPAIGN.yaml "
+        "--set baselines=16 --set replicates=16 --set seed=4 --out results/mine-seed4` makes a new campaign of "
+        "16 runs, since no further look at this one is planned."
+    ]
+    (both,) = said(opened_one, Controls((same,), injection, False, 0.4))
+    assert "may be found: `measure run CAMPAIGN.yaml --set baselines=29 " in both
+    (added,) = said(equivalent, Controls((same,), injection, False, 0.4), looks=2)
+    assert added.endswith(
+        "--set baselines=16 --set replicates=16` adds 8 runs to these, as look 2 of 2 that are planned."
+    )
+    # A further look at the same runs would not show whether they are an accident.
+    for looks in (1, 2):
+        assert said(equivalent, Controls((alarm,), injection, True, 0.002), looks) == [
+            "Next: whether the null control is perturbed by chance shows in other runs: `measure run CAMPAIGN.yaml "
+            "--set seed=4 --out results/mine-seed4` makes a new campaign of 8 runs."
+        ]

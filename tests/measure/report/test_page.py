@@ -71,6 +71,8 @@ def test_an_equivalent_campaign_says_what_to_do(data: ReportData) -> None:
     assert [one.verdict for one in good.variants] == ["equivalent"]
     assert [step.commands for step in next_steps(good, "r")] == [("measure merge r --out merged.parquet",)]
     assert next_steps(good) == ()
+    # A report told the reader to use the counters below a control that had failed.
+    assert next_steps(replace(good, invalidating=("The positive control was not found.",)), "r") == ()
     one = good.variants[0]
     blind = replace(good, variants=(replace(one, inner=replace(one.inner, verdict="not assessable")),))
     assert blind.variants[0].verdict == "equivalent"  # across runs
