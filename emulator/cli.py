@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from common.interrupts import TERMINATED, exit_status, terminable
 from common.listed_names import listed
+from common.settings_option import settings_option
 from common.startup import starting
 from emulator.cache_command import clear_cache, show_cache
 from emulator.guest_options import Guest, about_hidden_files, guest_options, tell_misplaced_options
@@ -75,6 +77,8 @@ def _list_system_calls(context: click.Context, _: click.Parameter, wanted: bool)
   emulate -- ./chess small
   emulate --stats -- ./chess small
   emulate --machine configs/machines/strongarm.yaml --stats -- ./chess small
+  emulate --machine configs/machines/strongarm.yaml \\
+    --set l1d.size_bytes=65536 --stats -- ./chess small
   emulate --analyzer mix --analyzer 'bbv interval=1M out=chess.bb' -- \\
     ./chess small
   emulate --analyzer caches --select 'symbol=search class=load' \\
@@ -91,6 +95,7 @@ instruction limit was reached; 2 for bad arguments or a file that is not a progr
 )
 @click.option("--machine", "machine_path", type=click.Path(path_type=Path), metavar="M.yaml",
               help="Simulate this machine's timing (caches, predictor, pipeline) and count its events.")  # fmt: skip
+@settings_option("machine")
 @guest_options
 @click.option(
     "--seed", default=0, show_default=True, metavar="N", help="Seed of page placement, getrandom and AT_RANDOM."
@@ -119,6 +124,7 @@ instruction limit was reached; 2 for bad arguments or a file that is not a progr
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def main(
     machine_path: Path | None,
+    settings: tuple[str, ...],
     guest: Guest,
     seed: int,
     limit: str | None,
@@ -138,6 +144,8 @@ def main(
     """
     if gdb_port is not None and names:
         raise click.UsageError("got --gdb and --analyzer, which both control where the program stops: use one of them")
+    if settings and machine_path is None:
+        raise click.BadParameter("got it without --machine, expected the file that it changes", param_hint="--set")
     if sys.stderr.isatty():  # for people: a script reads there what the program writes
         tell_misplaced_options(program, arguments)
     limit_instructions = _count(limit) if limit else None
@@ -148,7 +156,7 @@ def main(
         from emulator.machine import Machine
 
         try:
-            core, clock_hz = _timing(machine_path, seed)
+            core, clock_hz = _timing(machine_path, settings, seed)
             files = VirtualFiles(
                 root=guest.root,
                 mapped=guest.mapped,
@@ -250,16 +258,18 @@ def _run(
 
     status = WORK_FAILED
     try:
-        if gdb_port is not None and _debugged(machine, gdb_port):
-            return KILLED
-        ending = machine.run() if session is None else _run_watched(session, first, last)
+        with terminable():
+            if gdb_port is not None and _debugged(machine, gdb_port):
+                return KILLED
+            ending = machine.run() if session is None else _run_watched(session, first, last)
         status = ending.status
         if ending.message is not None:
             click.echo(f"emulate: {ending.message}", err=True)
     except EmulatorError as error:
         _complain(error, status)
-    except KeyboardInterrupt:
-        status = 130
+    except KeyboardInterrupt as error:
+        status = exit_status(error)
+        click.echo(f"emulate: ended by {'SIGTERM' if status == TERMINATED else 'Ctrl-C'}", err=True)
     machine.drain()
     _report(machine, core, stats, arguments)
     if session is not None:
@@ -283,8 +293,9 @@ def _debugged(machine: Machine, port: int) -> bool:
     return serve(machine, port, listening) is SessionEnd.KILLED
 
 
-def _timing(machine_path: Path | None, seed: int) -> tuple[Any, int]:
-    """The timing core of the machine file and its clock [Hz]; no core and the default clock without a file."""
+def _timing(machine_path: Path | None, settings: tuple[str, ...], seed: int) -> tuple[Any, int]:
+    """The timing core of the machine file, with changed ``settings``, and its clock [Hz]; no core and the default clock
+    without a file."""
     from emulator.machine import DEFAULT_CLOCK_HZ
 
     if machine_path is None:
@@ -292,7 +303,7 @@ def _timing(machine_path: Path | None, seed: int) -> tuple[Any, int]:
     from emulator.timing.inorder import InOrderCore
     from emulator.timing.machine_file import load_machine
 
-    config = load_machine(machine_path)
+    config = load_machine(machine_path, settings)
     return InOrderCore(config, seed), config.clock_hz
 
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from common.interrupts import Terminated, exit_status, interruptible, terminable
+from common.settings_option import settings_option
 from common.startup import rest_linear_algebra
-from measure.console.interrupts import Terminated, exit_status, interruptible, terminable
 from measure.console.output import command_console
 from measure.console.scheduler_option import scheduler_option
-from measure.console.settings_option import settings_option
 from measure.cycle_close.cli import check_sampling, cycleclose
 from measure.explanation.cli import explain
 from measure.first_campaign.cli import init

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Any
 
-from measure.console.interrupts import TERMINATED, Terminated, terminable
+from common.interrupts import TERMINATED, Terminated, terminable
 
 _starting = threading.Lock()  # of processes
 _closing = threading.Lock()  # of what results are sent by

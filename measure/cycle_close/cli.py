@@ -8,11 +8,11 @@ from pathlib import Path
 
 import click
 
+from common.settings_option import settings_option
 from common.startup import starting
 from emulator.guest_options import Guest, guest_options, tell_misplaced_options
 from measure.console.output import command_console
 from measure.console.scheduler_option import scheduler_option
-from measure.console.settings_option import settings_option
 
 _PICTURES = (".png", ".svg", ".pdf", ".jpg", ".jpeg")
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from common.atomic_files import remove_leftovers
 from common.distinct import distinct
+from common.interrupts import INTERRUPTED, exit_status
 from common.startup import load_meanwhile
 from emulator.errors import EmulatorError
 from emulator.gdb.killed import Killed
@@ -21,7 +22,6 @@ from emulator.timing.inorder import InOrderCore
 from emulator.timing.machine_config import MachineConfig
 from emulator.timing.machine_file import load_machine
 from measure.built_in.machine import described
-from measure.console.interrupts import INTERRUPTED, exit_status
 from measure.console.progress import Status, WorkBar
 from measure.console.tables import print_table
 from measure.cycle_close import results

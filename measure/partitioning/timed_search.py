@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from measure.console.interrupts import OutOfTime, Terminated, TimeLimit, exit_status, time_limit
+from common.interrupts import OutOfTime, Terminated, TimeLimit, exit_status, time_limit
 from measure.partitioning.budget import Budget
 from measure.partitioning.search import PartitionSearch
 from measure.partitioning.search_types import Group, Oracle, Outlook, Partition, Progress, Verdict

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
+from common.settings_option import settings_option
 from emulator.guest_options import Guest, guest_options, tell_misplaced_options
 from measure.console.output import command_console
-from measure.console.settings_option import settings_option
 
 _EPILOG = """\b
 Phases of a program, and how well the points represent it on a machine:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from common.interrupts import TERMINATED, Terminated
 from emulator.errors import EmulatorError
 from emulator.timing.machine_file import load_machine
-from measure.console.interrupts import TERMINATED, Terminated
 from measure.console.progress import Status, WorkBar
 from measure.cycle_close.command import trace_job
 from measure.cycle_close.job import Job, bad_ending, check_length, machine_for, program_file

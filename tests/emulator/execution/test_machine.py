@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import hashlib
 import os
+import re
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -27,6 +29,7 @@ GUEST = Path(__file__).parents[1] / "guest"
 FEW = ("1", "500")
 """Arguments of the mixture with which it executes 300,000 instructions: the oracle takes 2 s for them."""
 ROOT = Path(__file__).parents[3]
+MACHINE = "configs/machines/strongarm.yaml"
 
 
 @pytest.fixture(scope="module")
@@ -197,9 +200,11 @@ def test_same_seed_same_time_other_seed_other_time(mixture: Path) -> None:
     assert len({cycles(seed) for seed in range(4)}) > 1
 
 
+EMULATE = (sys.executable, "-c", "from emulator.cli import main; main()")
+
+
 def emulate(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from emulator.cli import main; main()", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    return subprocess.run([*EMULATE, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 def test_starting_undoes_what_it_does_for_speed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,6 +240,40 @@ def test_emulate_gives_the_guests_output_and_status(faults: Path, mixture: Path,
     limited = emulate("--limit", "1M", "--", str(faults), "forever")
     assert limited.returncode == 1
     assert "did not end within 1,000,000 instructions" in limited.stderr
+
+
+@pytest.mark.parametrize(("number", "name"), [(signal.SIGTERM, "SIGTERM"), (signal.SIGINT, "Ctrl-C")])
+def test_emulate_ended_by_a_signal_tells_its_counts(tmp_path: Path, number: signal.Signals, name: str) -> None:
+    # `timeout 60 emulate --stats` printed nothing.
+    source = tmp_path / "endless.c"
+    source.write_text(
+        '#include <unistd.h>\nint main(void) { write(1, "on\\n", 3); for (volatile long n = 0;; n++); }\n'
+    )
+    words = [*EMULATE, "--stats", "--", str(build_program([source]).elf_path)]
+    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "on\n"
+        process.send_signal(number)
+        said = process.communicate()[1]
+    assert process.returncode == 128 + number
+    assert said.startswith(f"emulate: ended by {name}\n")
+    assert "  instructions\n" in said
+
+
+def test_emulate_changes_values_of_the_machine_file(mixture: Path) -> None:
+    def misses(*settings: str) -> int:
+        done = emulate("--machine", MACHINE, *settings, "--stats", "--", str(mixture), "1")
+        assert done.returncode == 0
+        (found,) = re.findall(r"([0-9,]+)  l1d misses\n", done.stderr)
+        return int(found.replace(",", ""))
+
+    assert misses("--set", "l1d.size_bytes=4096") > misses() > misses("--set", "l1d.size_bytes=262144")
+    alone = emulate("--set", "l1d.size_bytes=4096", "--", str(mixture), "1")
+    assert alone.returncode == 2
+    assert "--set: got it without --machine" in alone.stderr
+    unknown = emulate("--machine", MACHINE, "--set", "l1d.size=4096", "--", str(mixture), "1")
+    assert unknown.returncode == 2
+    assert "l1d.size: unknown key" in unknown.stderr
 
 
 def test_emulate_says_which_files_are_gone(tmp_path: Path) -> None:

@@ -19,8 +19,8 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from common.interrupts import OutOfTime, Terminated
 from measure.campaign.campaign_file import load_campaign
-from measure.console.interrupts import OutOfTime, Terminated
 from measure.partitioning import command
 from measure.partitioning.budget import Budget
 from measure.partitioning.cli import partition

@@ -12,11 +12,11 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from common.interrupts import OutOfTime
 from measure.campaign import executor
 from measure.campaign.campaign_file import load_campaign
 from measure.campaign.run_types import BASELINE, RunSpec
 from measure.campaign.store import Store
-from measure.console.interrupts import OutOfTime
 from measure.partitioning import command, oracle
 from measure.partitioning.budget import Budget
 from measure.partitioning.cli import partition

@@ -17,13 +17,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from common.interrupts import OutOfTime, Terminated, interruptible, terminable, time_limit
 from measure.cli import main
-from measure.console.interrupts import OutOfTime, Terminated, interruptible, terminable, time_limit
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 SCRIPT = """
 import time
-from measure.console.interrupts import interruptible
+from common.interrupts import interruptible
 with interruptible():
     try:
         print("working", flush=True)
