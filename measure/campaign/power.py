@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy.special import stdtrit
 
 from measure.campaign.campaign_model import FEWEST_PAIRS, Campaign
 from measure.campaign.variance import noise_runs
@@ -84,8 +84,8 @@ def detectable_change(campaign: Campaign, alpha: float, spread: Spread, n_varian
         freedom, error = b + r - 2, spread.difference * math.sqrt((1 / b + 1 / r) / 2)
         if freedom < 1 or 1 / math.comb(b + r, r) > level:
             return math.inf
-        critical = float(stats.t.isf(level / (metrics * (metrics - 1)), freedom))  # two-sided, over all pairs
-    return float((critical + stats.t.isf(1 - POWER, freedom)) * error)
+        critical = -float(stdtrit(freedom, level / (metrics * (metrics - 1))))  # two-sided, over all pairs
+    return float((critical - stdtrit(freedom, 1 - POWER)) * error)
 
 
 def joint_threshold(n_pairs: int, n_metrics: int, n_variants: int, outer: bool, alpha: float) -> float:

@@ -22,6 +22,7 @@ from measure.campaign.run_types import Run
 from measure.errors import MeasureError
 from measure.merging.program_progress import EventCurve, progress_boundaries, reference_events_at_boundaries
 from measure.merging.spread import Spread, spread_of_path, spread_of_progress
+from measure.stats.correlation import average_ranks
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -322,9 +323,7 @@ def _scaled(run: Run, channels: tuple[str, ...], scale: Scale) -> NDArray[np.flo
     values = run.trace.columns(channels)
     if scale == "zscore":
         return values
-    from scipy.stats import rankdata
-
-    return np.asarray(rankdata(values, axis=0), np.float64)
+    return np.stack([average_ranks(column)[0] for column in values.T], axis=1)
 
 
 def _ranges(flags: NDArray[np.bool_]) -> tuple[tuple[int, int], ...]:
