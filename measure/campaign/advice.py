@@ -12,13 +12,16 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from measure.campaign.campaign_model import Campaign
-from measure.campaign.controls import Controls
 from measure.campaign.variance import planned_runs
 from measure.console.time_left import range_text
 from measure.perturbation.analysis_types import BROKEN
 from measure.report.model import VariantReport
+
+if TYPE_CHECKING:
+    from measure.campaign.controls import Controls
 
 _MOST_SHARE = 0.8
 """Metrics are named, the most frequent first, until they have this fraction of the events."""
