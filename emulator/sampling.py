@@ -2,7 +2,8 @@
 
 Hardware metrics come from the performance-monitoring unit, software counters from guest memory. The guest
 stops at the first block boundary near each multiple of the interval, so intervals are exact in instructions
-(to a block) and, in cycles, to 1/256 of an interval plus a burst of misses that may overshoot it.
+(to a block) and, in cycles, to 1/256 of an interval. Where instructions suddenly take several times the cycles, an
+interval may be longer, by several times where they take many times as long; the next one ends at a later multiple.
 """
 
 from __future__ import annotations
@@ -73,6 +74,9 @@ def sample_ideal(
         if between is not None:
             between(len(rows) - 1)
         target += every
+        reached = machine.cycles + tolerance if unit == "cycles" else machine.instructions
+        if target <= reached:  # no record is empty: the next ends at a multiple to come
+            target += ((reached - target) // every + 1) * every
     columns = len(pmu.metrics)
     return Samples(
         np.array(cycles, np.int64),

@@ -7,8 +7,12 @@ from typing import Protocol
 
 from emulator.events import Consumer
 
-# Steps are shorter than estimated, and a moment is approached in ever smaller ones: future cache misses are unknown.
-_SAFETY_FACTOR, _MIN_CYCLES_EACH = 1.3, 0.25
+# A moment is approached in ever smaller steps, as the cycles that instructions will take are unknown: the first goes a
+# third of the way, the last ones four fifths. So a phase may begin whose instructions take three times as long.
+_FIRST_PART, _LAST_PART = 0.3, 0.8
+_MIN_CYCLES_EACH = 0.25
+_RECENT_INSTRUCTIONS = 1000  # from which the recent cycles of an instruction are known
+_OF_MEAN = 0.7  # recent cycles of an instruction are taken for no less than this fraction of the whole run's
 
 
 class TimingCore(Consumer, Protocol):
@@ -29,6 +33,9 @@ class VirtualTime:
         self.instructions = 0
         self._catch_up = catch_up
         self._core_hides = hasattr(core, "timed_instructions")
+        self._target_cycles, self._whole_way = -1, 1  # of the steps to one moment
+        self._recent_begin = 0, 0  # instructions and cycles
+        self._recent_cycles_each = 0.0
 
     @property
     def cycles(self) -> int:
@@ -60,6 +67,21 @@ class VirtualTime:
 
     def step_towards(self, target_cycles: int, cycles: int) -> int:
         """Instructions, at least 1, of a step that hardly leads beyond ``target_cycles``; ``cycles``: so far."""
+        left = target_cycles - cycles
+        if target_cycles != self._target_cycles or left > self._whole_way:
+            self._target_cycles, self._whole_way = target_cycles, max(1, left)
+        part = _LAST_PART - (_LAST_PART - _FIRST_PART) * left / self._whole_way
+        return max(1, int(part * left / self._cycles_each(cycles)))
+
+    def _cycles_each(self, cycles: int) -> float:
+        """Cycles that the next instructions are expected to take each: as many as the last ones, whose number changes
+        from phase to phase."""
         timed = self.timed_instructions
-        cycles_each = cycles / timed if timed else 1.0
-        return max(1, int((target_cycles - cycles) / (_SAFETY_FACTOR * max(cycles_each, _MIN_CYCLES_EACH))))
+        if not timed:
+            return 1.0
+        begin, begin_cycles = self._recent_begin
+        if timed - begin >= _RECENT_INSTRUCTIONS:
+            self._recent_cycles_each = (cycles - begin_cycles) / (timed - begin)
+        if timed < begin or timed - begin >= _RECENT_INSTRUCTIONS:  # less: the machine went back to an earlier state
+            self._recent_begin = timed, cycles
+        return max(self._recent_cycles_each, _OF_MEAN * cycles / timed, _MIN_CYCLES_EACH)

@@ -52,12 +52,43 @@ def test_a_core_catches_up_before_it_is_asked() -> None:
 def test_steps_aim_short_of_a_moment_that_is_known_only_about() -> None:
     core = Core()
     time = VirtualTime(core, 1_000_000_000, core.catch_up)
-    assert time.instructions_until(1300) == 1000  # nothing is known yet: a cycle each
+    assert time.instructions_until(1000) == 300  # nothing is known yet: a cycle each
     core.seen, time.instructions = 200, 100
-    assert time.instructions_until(200 + 2600) == 1000
+    assert time.instructions_until(200 + 1400) == 300  # 2 cycles each in the mean, of which 0.7 times are believed
     assert time.instructions_until(200) == 1
     core.seen, time.instructions = 200, 200_000  # cheaper than one believes of any that follow
-    assert time.instructions_until(200 + 325) == 1000
+    assert time.instructions_until(200 + 250) == 300
+
+
+def test_steps_become_larger_parts_of_what_is_left() -> None:
+    core = Core()
+    time = VirtualTime(core, 1_000_000_000, core.catch_up)
+    core.seen = time.instructions = 10_000
+    parts = []
+    for _ in range(5):
+        left = 20_000 - core.seen
+        step = time.instructions_until(20_000)
+        parts.append(step / left)
+        time.instructions += step
+        core.seen += step
+    assert parts[0] == 0.3
+    assert parts == sorted(parts)
+    assert 0.75 < parts[-1] <= 0.8
+
+
+def test_steps_follow_the_recent_cycles_of_an_instruction() -> None:
+    # With the mean of the whole run a phase of slow instructions went beyond each of its moments.
+    core = Core()
+    time = VirtualTime(core, 1_000_000_000, core.catch_up)
+    core.seen = time.instructions = 1_000_000
+    time.instructions_until(1_000_001)
+    core.seen, time.instructions = core.seen + 10_000, time.instructions + 1000
+    assert time.instructions_until(core.seen + 10_000) == 300
+    core.seen, time.instructions = core.seen + 1000, time.instructions + 10  # too few to tell
+    assert time.instructions_until(core.seen + 20_000) == 600
+    time.instructions -= 100_000  # the machine went back
+    core.seen -= 100_000
+    assert time.instructions_until(core.seen + 30_000) == 900
 
 
 def test_steps_come_to_the_moment() -> None:

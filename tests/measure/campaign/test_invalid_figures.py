@@ -5,24 +5,57 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+import pytest
+
 from instrumenter.building.openmp import NOTICE
 from measure.campaign.builds import BuildFacts
+from measure.campaign.campaign_model import Sampling
 from measure.campaign.invalid_figures import invalid_figures
 
 NO_OPENMP = NOTICE.format(machine="the emulated machine")
+NO_RUNS: Any = SimpleNamespace(runs=[])
 
 
 def plan(**warnings: tuple[str, ...]) -> Any:
     """A plan with these warnings, by variant."""
     builds = {variant: (BuildFacts("key", 100, told),) for variant, told in warnings.items()}
-    return SimpleNamespace(campaign=SimpleNamespace(host=None), builds=builds)
+    sampling = Sampling.model_validate({"every": "1000 cycles"})
+    return SimpleNamespace(campaign=SimpleNamespace(host=None, sampling=sampling), builds=builds)
 
 
 def test_a_program_on_one_thread_instead_of_many_is_told_once_and_first() -> None:
-    told = invalid_figures(plan(original=(NO_OPENMP,), counted=("a.c:3: setjmp", NO_OPENMP)), None, None)  # type: ignore[arg-type]
+    told = invalid_figures(plan(original=(NO_OPENMP,), counted=("a.c:3: setjmp", NO_OPENMP)), NO_RUNS, None)
     assert told == (f"{NO_OPENMP}.", "A counter may miss events: a.c:3: setjmp")
     assert "the program runs on one thread." in told[0]
 
 
 def test_nothing_is_told_of_a_program_without_faults() -> None:
-    assert invalid_figures(plan(original=(), counted=()), None, None) == ()  # type: ignore[arg-type]
+    assert invalid_figures(plan(original=(), counted=()), NO_RUNS, None) == ()
+
+
+def uneven(off: int, mode: str = "ideal", unit: str = "cycles") -> tuple[str, ...]:
+    """What is told of a run with ``off`` of 100 records that are too long, each before one that is too short."""
+    lengths = np.full(100, 1000)
+    lengths[: 2 * off : 2] = 1800
+    lengths[1 : 2 * off : 2] = 200
+    boundaries = np.cumsum([0, *lengths])
+    trace = SimpleNamespace(boundaries_cycles=boundaries, boundaries_instructions=boundaries // 3)
+    given = plan()
+    given.campaign.sampling = Sampling.model_validate({"mode": mode, "every": f"1000 {unit}"})
+    outcome: Any = SimpleNamespace(runs=[SimpleNamespace(trace=trace)])
+    return invalid_figures(given, outcome, None)
+
+
+def test_uneven_records_are_told_with_a_length_that_makes_them_even() -> None:
+    (told,) = uneven(10)
+    assert told.startswith(
+        "20% of the records are more than 10% longer or shorter than 1,000 cycles (the longest has 1,800), as "
+    )
+    assert told.endswith("`sampling: {every: 330 instructions}`.")
+    assert uneven(2) == ()
+
+
+@pytest.mark.parametrize(("mode", "unit"), [("signal", "cycles"), ("ideal", "instructions")])
+def test_records_that_the_timer_or_instructions_end_are_as_they_are(mode: str, unit: str) -> None:
+    assert uneven(10, mode, unit) == ()
