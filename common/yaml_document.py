@@ -7,10 +7,10 @@ line. The caller passes the class of the exception to raise, so that each packag
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -36,6 +36,9 @@ _EXPECTED = {
     "string_too_short": "text of at least {min_length} characters",
     "invalid_key": "text as a key",
 }  # in YAML's terms instead of pydantic's; by type of error, filled in from its context
+
+
+_NUMBERS = {int: "a valid integer", float: "a valid number"}
 
 
 def problem_at(message: str, *keys: str | int) -> PydanticCustomError:
@@ -118,15 +121,29 @@ class YamlDocument:
 
         Fields of models with ``exclude=True`` are not offered as keys in messages.
         """
+        taken_for_numbers = dict(_truth_values([model], self.data, ()))
+        problems: dict[tuple[Place, str], list[str]] = {}
+        for keys, expected_values in taken_for_numbers.items():
+            problems[self.place(*keys), _about(keys, f"got {_shown(self._value(keys))}")] = expected_values
         try:
-            return model.model_validate(self.data, context=dict(context or {}))
+            validated = model.model_validate(self.data, context=dict(context or {}))
         except ValidationError as error:
-            problems: dict[tuple[Place, str], list[str]] = {}
             for details in error.errors():
-                place, subject, expected = self._problem(model, details)
-                problems.setdefault((place, subject), []).extend([expected] if expected else [])
+                above = self._keys(details)  # what is wrong with 1 in place of a truth value is not told, too
+                if all(keys[: len(above)] != above for keys in taken_for_numbers):
+                    place, subject, expected = self._problem(model, details)
+                    problems.setdefault((place, subject), []).extend([expected] if expected else [])
+        else:
+            if not problems:
+                return validated
         self._report([(place, _joined(subject, expected)) for (place, subject), expected in problems.items()])
         raise AssertionError("a validation error without problems")
+
+    def _value(self, keys: Keys) -> Any:
+        value: Any = self.data
+        for key in keys:
+            value = value[key]
+        return value
 
     def _report(self, problems: list[tuple[Place, str]]) -> None:
         """Raise the document's exception for ``problems``, pairs of place and message, if there are any."""
@@ -223,6 +240,8 @@ def _node_kind(node: yaml.Node | None) -> str:
 def _shown(value: Any) -> str:
     if value is None:
         return "nothing"
+    if isinstance(value, bool):
+        return "true" if value else "false"
     return "a mapping" if isinstance(value, dict) else "a list" if isinstance(value, list) else repr(value)
 
 
@@ -266,6 +285,21 @@ def _inner(annotation: Any, key: str | int) -> Iterator[Any]:
             yield arguments[1]
         elif origin in (list, tuple) and arguments:
             yield arguments[0]
+
+
+def _truth_values(annotations: Sequence[Any], value: Any, keys: Keys) -> Iterator[tuple[Keys, list[str]]]:
+    """The keys of truth values in ``value``, which has one of these annotations, that pydantic would take for the
+    numbers 0 and 1; each with what is expected there."""
+    if isinstance(value, bool):
+        kinds = [kind for one in annotations for kind in _alternatives(one)]
+        numbers = [_NUMBERS[kind] for kind in kinds if kind in _NUMBERS]
+        literals = [text for kind in kinds if get_origin(kind) is Literal for text in get_args(kind)]
+        if numbers and bool not in kinds and value not in literals:
+            yield keys, [*numbers, *map(repr, literals)]
+    elif isinstance(value, dict | list):
+        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            below = [kind for one in annotations for kind in _inner(one, key)]
+            yield from _truth_values(below, inner, (*keys, key))
 
 
 def _alternatives(annotation: Any) -> Iterator[Any]:

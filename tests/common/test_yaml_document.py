@@ -106,6 +106,9 @@ def test_data_lines_and_validation() -> None:
         ("  size_bytes: 64", "  size_bytes: big", "4: cache.size_bytes: got 'big', expected a valid integer"),
         ("  size_bytes: 64", "  size_bytes: [64]", "4: cache.size_bytes: got a list, expected a valid integer"),
         ("  size_bytes: 64", "  size_bytes:", "4: cache.size_bytes: got nothing, expected a valid integer"),
+        # A truth value was taken for 0 or 1, without a word.
+        ("  size_bytes: 64", "  size_bytes: true", "4: cache.size_bytes: got true, expected a valid integer"),
+        ("  2]", "  yes]", "10: sizes.1: got true, expected a valid integer"),
         ("  size_bytes: 64", "  size_bytes: 0", "4: cache.size_bytes: got 0, expected greater than 0"),
         ("  size_bytes: 64", "  size_bytes: 65", "3: cache: size_bytes is 65, expected an even number"),
         ("kind: fifo", "kind: plru", "6: levels.one.kind: got 'plru', expected 'lru' or 'fifo'"),
@@ -126,7 +129,7 @@ def test_data_lines_and_validation() -> None:
         ("  one:", "  off:", "6: levels: got off as a key, expected a name: YAML reads off as a truth value unless it "
          "is quoted, 'off'"),
         ("name: small", "name: off",
-         "2: name: got False, expected text, in quotes: YAML reads yes, no, on and off as truth values"),
+         "2: name: got false, expected text, in quotes: YAML reads yes, no, on and off as truth values"),
         ("  one:", "  ? {a: 1}\n  : 2\n  one:", "6: levels: got a mapping as a key, expected a name"),
         ("sizes: [1,", "sizes: &a [*a,",
          "9: sizes.0: got an alias of a mapping or list that contains it, expected a value"),

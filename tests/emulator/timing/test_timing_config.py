@@ -83,7 +83,7 @@ SIZE, LATENCY, LINES = "  size_bytes: 1024\n", "  latency_cycles: 50", "  line_b
             LATENCY,
             "  latency_cycles: true",
             11,
-            "memory.latency_cycles: got True, expected a valid",
+            "memory.latency_cycles: got true, expected a valid integer",
         ),
         (
             LATENCY,
