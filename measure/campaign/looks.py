@@ -32,18 +32,29 @@ class Look:
 
 
 @dataclass(frozen=True)
+class Other:
+    """The looks at results of another kind in the same directory. ``kind``: see `History`."""
+
+    kind: str
+    looks: tuple[Look, ...]
+
+
+@dataclass(frozen=True)
 class History:
     """The looks at the results in a directory, the present one last. ``kind``: hash of what all looks share;
-    ``replaced``: number of other designs whose results were in the directory before."""
+    ``replaced``: number of other designs whose results were in the directory before; ``others``: those of other kinds,
+    which may come back."""
 
     kind: str
     looks: tuple[Look, ...]
     replaced: int = 0
+    others: tuple[Other, ...] = ()
 
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> History:
         """The history that `dataclasses.asdict` turned into plain JSON types. Raises `KeyError` and `TypeError`."""
-        return cls(saved["kind"], tuple(Look(**look) for look in saved["looks"]), saved["replaced"])
+        others = tuple(Other(one["kind"], _looks(one)) for one in saved.get("others", ()))
+        return cls(saved["kind"], _looks(saved), saved["replaced"], others)
 
     @property
     def design(self) -> str:
@@ -87,21 +98,35 @@ def first_look(campaign: Campaign, machine_text: str, keys: tuple[str, ...], bui
 def continued(now: History, before: History | None, looked_at: bool) -> History:
     """``now`` after ``before``, the history in the directory; ``looked_at``: whether its results were analysed.
 
-    The same design again is the same look. More runs of the same kind are a further look if the last was
-    looked at.
+    The same design again is the same look. More runs of the same kind are a further look if the last was looked at,
+    also when runs of another kind were made in the directory between.
     """
     if before is None:
         return now
-    if now.kind != before.kind:
-        return replace(now, replaced=before.replaced + looked_at)
-    last, this = before.looks[-1], now.looks[-1]
-    if this.design == last.design:
-        return before
-    is_larger = this.baselines >= last.baselines and this.replicates >= last.replicates
     earlier = before.looks if looked_at else before.looks[:-1]
-    if is_larger or not earlier:
-        return replace(before, looks=(*earlier, this))
-    return replace(now, replaced=before.replaced + looked_at)
+    if now.kind == before.kind:
+        if now.looks[-1].design == before.looks[-1].design:
+            return before
+        return _further(replace(before, looks=earlier), now.looks[-1])
+    looks_by_kind = {one.kind: one.looks for one in before.others}
+    back = looks_by_kind.pop(now.kind, ())
+    others = tuple(Other(kind, looks) for kind, looks in {**looks_by_kind, before.kind: earlier}.items() if looks)
+    history = replace(now, looks=back, replaced=before.replaced + looked_at - bool(back), others=others)
+    return _further(history, now.looks[-1])
+
+
+def _further(history: History, this: Look) -> History:
+    """``history``, all of whose looks were taken, after ``this`` look at a design of its kind."""
+    if not history.looks or this.design == history.looks[-1].design:
+        return replace(history, looks=history.looks or (this,))
+    last = history.looks[-1]
+    if this.baselines >= last.baselines and this.replicates >= last.replicates:
+        return replace(history, looks=(*history.looks, this))
+    return replace(history, looks=(this,), replaced=history.replaced + 1)
+
+
+def _looks(saved: Mapping[str, Any]) -> tuple[Look, ...]:
+    return tuple(Look(**look) for look in saved["looks"])
 
 
 def load_history(path: Path) -> History | None:

@@ -177,7 +177,8 @@ def _placed(runs: Sequence[Run], plain: Sequence[Run]) -> str:
     gaps = np.concatenate([run.trace.counts((PLACE_GAP,))[:, 0] for run in runs])
     seconds = min(run.seconds for run in runs) - min(run.seconds for run in plain)  # other work only adds to either
     return (
-        f"counts are put into a record within {np.median(gaps):.0f} instructions of its end (at most {gaps.max():,}); "
+        f"the end of a record among the counts is known to {np.median(gaps):.0f} instructions in half of the records, "
+        f"to {gaps.max():,} in the worst; "
         f"a second run of about {max(seconds, 0.1):.1f} s beside each run"
     )
 

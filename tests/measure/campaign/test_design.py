@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from measure.campaign.campaign_file import load_campaign
 from measure.campaign.campaign_model import Campaign
 from measure.campaign.comparison import compared
-from measure.campaign.looks import History, continued, first_look, load_history
+from measure.campaign.looks import History, Other, continued, first_look, load_history
 from measure.campaign.plan import Plan, interleaved, make_plan
 from measure.campaign.plan_file import save_plan
 from measure.campaign.power import Spread, assumed_spread, detectable_change, measured_spread, plan_text
@@ -160,11 +161,28 @@ def test_another_design_in_the_same_directory_is_counted(tmp_path: Path) -> None
     campaign = plan_of(tmp_path).campaign
     first = history(campaign)
     other = history(campaign.model_copy(update={"delta": 0.3}))
-    assert continued(other, first, True) == replace(other, replaced=1)
+    assert continued(other, first, True) == replace(other, replaced=1, others=(Other(first.kind, first.looks),))
     assert continued(other, first, False).replaced == 0
     smaller = history(campaign.model_copy(update={"baselines": 6, "replicates": 6}), ("b",))
     assert continued(smaller, first, True).replaced == 1
     assert "; other designs run in this directory before: 1" in continued(other, first, True).text(campaign)
+
+
+def test_another_design_between_does_not_hide_a_look(tmp_path: Path) -> None:
+    # A campaign between two looks at another made the second a first one, at all of alpha.
+    campaign = plan_of(tmp_path).campaign
+    first = history(campaign)
+    larger = history(campaign.model_copy(update={"baselines": 20, "replicates": 20}), ("a", "b"))
+    other = history(campaign.model_copy(update={"delta": 0.3}))
+    between = History.from_json(json.loads(json.dumps(asdict(continued(other, first, True)))))
+    back = continued(larger, between, True)
+    assert back.looks == (*first.looks, *larger.looks)
+    assert back.replaced == 1
+    assert back.others == (Other(other.kind, other.looks),)
+    assert "is up to 10.0%, not 5.0%" in back.warnings(campaign)[0]
+    assert continued(first, between, True).looks == first.looks  # the same look again
+    unseen = continued(larger, continued(other, first, True), False)
+    assert (unseen.looks, unseen.replaced, unseen.others) == (back.looks, 0, ())
 
 
 def test_the_history_is_kept_in_the_plan(tmp_path: Path) -> None:
