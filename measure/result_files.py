@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from common.atomic_files import filling
 from measure.errors import CampaignError, StoreError
+
+_MADE_BY = {"perturbation-cycleclose": "measure cycleclose", "perturbation-phases": "measure phases"}
+"""By the format in a summary.json, without its version, the command that writes it."""
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
@@ -22,8 +27,8 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
             write(part)
     except OSError as error:
         raise StoreError(
-            f"{path} cannot be written: {error.strerror or error}; finished runs are kept. "
-            "Make room or choose another directory with --out, then start again"
+            f"{path} cannot be written: {error.strerror or error}; make room or choose another place with --out, and "
+            "start again: what is finished stays"
         ) from error
 
 
@@ -56,6 +61,30 @@ def check_results_place(directory: Path) -> None:
     if not existing.is_dir():
         raise CampaignError(f"{directory}: {existing} is a file, expected a directory for results")
     _try_to_write(existing, directory)
+
+
+def check_own_results(directory: Path, command: str, campaign: str = "") -> None:
+    """Check before the work that results in ``directory``, if there are any, may be replaced by those of ``command``.
+
+    ``campaign``: its name, if the command runs one. Raises `CampaignError` for results of another command or campaign.
+    """
+    about, plan = (_json(directory / name) for name in ("summary.json", "plan.json"))
+    made_by = "measure run" if plan else _MADE_BY.get(str(about.get("format", "")).rpartition("-")[0], command)
+    of = plan.get("campaign", {}).get("name", campaign) if plan and made_by == command else campaign
+    if (made_by, of) != (command, campaign):
+        what = f"of campaign '{of}'" if made_by == command else f"of `{made_by}`"
+        raise CampaignError(
+            f"{directory}: has results {what}, which would be lost: choose another directory with --out, or remove it"
+        )
+
+
+def _json(path: Path) -> dict[str, Any]:
+    """The mapping in a file; empty if there is none."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _try_to_write(directory: Path, wanted: Path) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from measure.campaign.campaign_model import Campaign
 from measure.campaign.variance import planned_runs
 from measure.console.time_left import range_text
-from measure.perturbation.analysis_types import BROKEN
+from measure.perturbation.analysis_types import BROKEN, Verdict
 from measure.report.model import VariantReport
 
 if TYPE_CHECKING:
@@ -86,19 +86,15 @@ def more_runs(
     variants: Sequence[VariantReport], campaign: Campaign, campaign_file: str, looks: int, missing: bool = False,
     run_seconds: float = 0.0, controls: Controls | None = None,
 ) -> list[str]:  # fmt: skip
-    """The command that would probably settle the inconclusive variants, and the one after ``controls`` that failed, in
-    a sentence each; empty without one.
+    """The command that would probably settle the inconclusive variants, or else show the size of changes, and the one
+    after ``controls`` that failed, in a sentence each; empty without one.
 
     ``campaign_file``: its path, empty if unknown; ``looks``: at the results so far. While fewer than planned, runs are
     added to those that there are; else they make a new campaign, with another seed, as no chance of a false alarm is
     left for these. ``missing``: some runs of the plan are still to be made, which comes before any other.
     ``run_seconds``: of one run, while others run on the other processors; 0 if unknown.
     """
-    needed: dict[str, int] = {}
-    for variant in variants:
-        opened = [one for one in (variant.inner, variant.outer_held_out) if one and one.verdict == "inconclusive"]
-        if variant.verdict == "inconclusive" and all(one.extra_runs_needed is not None for one in opened):
-            needed[variant.name] = max(one.extra_runs_needed or 0 for one in opened)
+    needed, changed = _needed(variants, "inconclusive"), _needed(variants, "changed")
     if missing:
         return []
     sentences = []
@@ -114,7 +110,22 @@ def more_runs(
         noun = "variant" if len(needed) == 1 else "variants"
         how = _with_more(max(needed.values()), campaign, campaign_file, looks, run_seconds)
         sentences.append(f"Next: more runs would probably settle the {noun} {', '.join(needed)}: {how}.")
+    elif changed:
+        how = _with_more(max(changed.values()), campaign, campaign_file, looks, run_seconds)
+        sentences.append(
+            f"Next: more runs would probably show whether the change of {', '.join(changed)} exceeds delta: {how}."
+        )
     return sentences
+
+
+def _needed(variants: Sequence[VariantReport], verdict: Verdict) -> dict[str, int]:
+    """By name of the variants with this ``verdict`` that more runs would probably settle: how many more."""
+    needed: dict[str, int] = {}
+    for variant in variants:
+        opened = [one for one in (variant.inner, variant.outer_held_out) if one and one.verdict == verdict]
+        if variant.verdict == verdict and all(one.extra_runs_needed is not None for one in opened):
+            needed[variant.name] = max(one.extra_runs_needed or 0 for one in opened)
+    return needed
 
 
 def _with_more(more: int, campaign: Campaign, campaign_file: str, looks: int, run_seconds: float) -> str:

@@ -36,7 +36,7 @@ Points that another tool found, against full simulation:
               help="Simulate everything on this machine, too, and compare.")  # fmt: skip
 @settings_option("machine")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR",
-              help="Where results go. Default: results/phases-PROGRAM.")  # fmt: skip
+              help="Where results go. Default: results/phases-PROGRAM[-points].")  # fmt: skip
 @click.option("--interval", default="10M", show_default=True, metavar="N", help="Length of an interval [instructions].")
 @click.option("--max-k", default=30, show_default=True, type=click.IntRange(1), metavar="K", help="Most phases to try.")
 @click.option("--k", type=click.IntRange(1), metavar="K", help="Exactly so many phases, without a search.")
@@ -126,7 +126,8 @@ def phases(context: click.Context, program: Path, arguments: tuple[str, ...], ma
     options = Options(length, compat=compat, **given)
     seed = 1 if options.seed is None else options.seed
     job = Job(program, arguments, machine or Path(), stdin, seed, guest=guest, settings=settings)
-    directory = out or Path("results") / f"phases-{program.name.split('.')[0]}"
+    kind = "" if points is None else "-points"  # beside the analysis that they may be of
+    directory = out or Path("results") / f"phases-{program.name.split('.')[0]}{kind}"
     console = command_console()
     if points is not None and weights is not None:
         if machine is None:

@@ -156,6 +156,21 @@ def test_the_command_for_more_runs_settles_what_is_inconclusive() -> None:
     assert more_runs([opened("x", "inconclusive", None), opened("y", "perturbed", 4)], campaign, "", looks=1) == []
 
 
+def test_the_size_of_a_change_has_a_command_that_is_no_unplanned_look() -> None:
+    # The report told the number of runs without a command, and to extend the campaign was an unplanned look.
+    campaign = Campaign.model_validate(GIVEN)
+    changed = opened("x", "changed", 5)
+    (told,) = more_runs([changed, opened("y", "perturbed", None)], campaign, "", looks=1)
+    assert told == (
+        "Next: more runs would probably show whether the change of x exceeds delta: `measure run CAMPAIGN.yaml "
+        "--set baselines=13 --set replicates=13 --set seed=4 --out results/mine-seed4` makes a new campaign of "
+        "13 runs, since no further look at this one is planned."
+    )
+    (settled,) = more_runs([changed, opened("z", "inconclusive", 9)], campaign, "", looks=1)
+    assert "settle the variant z: " in settled
+    assert more_runs([opened("x", "changed", None)], campaign, "", looks=1) == []
+
+
 def test_a_control_that_failed_has_a_command_too() -> None:
     campaign = Campaign.model_validate(GIVEN)
     same, alarm = (variant("null", "", verdict).inner for verdict in ("equivalent", "perturbed"))

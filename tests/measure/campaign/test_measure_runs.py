@@ -256,7 +256,7 @@ def test_full_disk_leaves_nothing_half_written(folder: Path, monkeypatch: pytest
     monkeypatch.setattr(measure.campaign.store, "_write_parquet", fills_up)
     result = run_fake(folder)
     assert result.exit_code == 1
-    assert "cannot be written: No space left on device; finished runs are kept" in result.output
+    assert "cannot be written: No space left on device; make room" in result.output
     traces = folder / "out" / "traces"
     assert len(list(traces.glob("*.parquet"))) == 4
     assert not list(traces.glob(".*"))

@@ -1,0 +1,48 @@
+"""A command does not write over the results of another command or campaign."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from measure.errors import CampaignError
+from measure.result_files import check_own_results
+
+
+def with_results(directory: Path, campaign: str | None = None, summary_format: str | None = None) -> Path:
+    directory.mkdir()
+    if campaign is not None:
+        (directory / "plan.json").write_text(json.dumps({"campaign": {"name": campaign}}))
+    summary = {} if summary_format is None else {"format": summary_format}
+    (directory / "summary.json").write_text(json.dumps(summary))
+    return directory
+
+
+def test_results_of_the_same_command_and_campaign_are_its_own(tmp_path: Path) -> None:
+    check_own_results(tmp_path / "new", "measure run", "one")
+    check_own_results(with_results(tmp_path / "a", "one"), "measure run", "one")
+    check_own_results(with_results(tmp_path / "b", None, "perturbation-phases-1"), "measure phases")
+    check_own_results(with_results(tmp_path / "c", None, "perturbation-cycleclose-7"), "measure cycleclose")
+    (tmp_path / "c" / "summary.json").write_text("[")  # a killed process of another tool
+    check_own_results(tmp_path / "c", "measure phases")
+
+
+@pytest.mark.parametrize(
+    ("campaign", "summary_format", "command", "words"),
+    [
+        ("one", None, "measure run", "has results of campaign 'one', which would be lost"),
+        ("one", None, "measure cycleclose", "has results of `measure run`, which would be lost"),
+        ("one", "perturbation-cycleclose-1", "measure phases", "has results of `measure run`"),
+        (None, "perturbation-phases-1", "measure run", "has results of `measure phases`"),
+        (None, "perturbation-cycleclose-1", "measure phases", "has results of `measure cycleclose`"),
+    ],
+)
+def test_other_results_are_not_lost(
+    tmp_path: Path, campaign: str | None, summary_format: str | None, command: str, words: str
+) -> None:
+    directory = with_results(tmp_path / "r", campaign, summary_format)
+    with pytest.raises(CampaignError, match=r"r: has results of .*choose another directory with --out") as caught:
+        check_own_results(directory, command, "two" if command == "measure run" else "")
+    assert words in str(caught.value)
