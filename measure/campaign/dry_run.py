@@ -150,7 +150,7 @@ def estimate(campaign: Campaign, document: YamlDocument, console: Console, worke
     while len(parts) < _TIMINGS and sum(one.seconds for one in parts) < _MOST_TIMING_SECONDS:
         parts.append(time_part(first, _PART_INSTRUCTIONS))
     rate = Rate.of(set_ups, parts)
-    baseline = part.instructions if part.ended else run_untimed(campaign, Path(first.binary), {})[1]
+    baseline = part.instructions if part.ended else run_untimed(campaign, Path(first.binary), {}).instructions
     instructions = max(baseline, counted.instructions if counted else 0)
     interval, unit = campaign.sampling.interval
     length = baseline if unit == "instructions" else round(part.cycles / part.instructions * baseline)

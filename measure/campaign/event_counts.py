@@ -58,13 +58,24 @@ class Counts:
 @dataclass(frozen=True)
 class CountedRun:
     """``metrics``: in the campaign's order; ``instructions``: of the run, with those of its counters; ``seconds``:
-    duration of the run; ``warnings``: about the program, see `Build`.
+    duration of the run; ``warnings``: about the program, see `Build`; ``starts_tasks``: see `UntimedRun`.
     """
 
     metrics: tuple[Counts, ...]
     instructions: int
     seconds: float
     warnings: tuple[str, ...] = ()
+    starts_tasks: bool = False
+
+
+@dataclass(frozen=True)
+class UntimedRun:
+    """A run without a timing model. ``counts``: the counters' values at its end; ``starts_tasks``: whether the program
+    started threads or processes."""
+
+    counts: dict[str, int]
+    instructions: int
+    starts_tasks: bool
 
 
 def counting_program(
@@ -94,16 +105,22 @@ def count_events(
 ) -> CountedRun:
     """Build the campaign's program with all software metrics and run it once, without a timing model.
 
-    Raises `CampaignError` for a campaign without software metrics, `RunError` when the program fails, and as
-    `counting_program`.
+    Raises `CampaignError` for a campaign without software metrics, and for one that counts in a second run in a program
+    with threads or processes, `RunError` when the program fails, and as `counting_program`.
     """
     if not campaign.software_metrics:
         raise CampaignError(f"{document.path}: has no software_metrics, so nothing to count")
     build, twins = counting_program(campaign, document, notify)
     started = time.perf_counter()
-    values, instructions = run_untimed(
-        campaign, build.elf_path, {m: (at.symbol, at.offset_bytes) for m, at in build.counters.items()}
-    )
+    run = run_untimed(campaign, build.elf_path, {m: (at.symbol, at.offset_bytes) for m, at in build.counters.items()})
+    in_second_run = campaign.in_second_run(tuple(campaign.software_metrics))
+    if run.starts_tasks and in_second_run:
+        raise CampaignError(
+            f"{document.where('software_metrics', in_second_run[0], 'method')}: got method second_run for "
+            f"{in_second_run[0]}, but the program starts threads or processes, which take turns otherwise in a second "
+            "run: expected another method"
+        )
+    values = run.counts
     found = tuple(
         Counts(
             metric, spec.describe(), values[twins.get(metric, metric)], values[metric], metric in twins,
@@ -111,7 +128,8 @@ def count_events(
         )
         for metric, spec in campaign.software_metrics.items()
     )  # fmt: skip
-    return CountedRun(found, instructions, time.perf_counter() - started, tuple(build.warnings))
+    seconds = time.perf_counter() - started
+    return CountedRun(found, run.instructions, seconds, tuple(build.warnings), run.starts_tasks)
 
 
 def _with_events(metrics: Mapping[str, MetricSpec]) -> tuple[dict[str, MetricSpec], dict[str, str]]:
@@ -129,10 +147,8 @@ def _with_events(metrics: Mapping[str, MetricSpec]) -> tuple[dict[str, MetricSpe
     return specs, twins
 
 
-def run_untimed(
-    campaign: Campaign, program: Path, counters: Mapping[str, tuple[str, int]]
-) -> tuple[dict[str, int], int]:
-    """The counters' values at the end of a run without a timing model, and the instructions that it executed.
+def run_untimed(campaign: Campaign, program: Path, counters: Mapping[str, tuple[str, int]]) -> UntimedRun:
+    """Run the program without a timing model, and read its counters.
 
     ``counters``: symbol and offset of each. Raises `RunError` when the program fails.
     """
@@ -158,7 +174,8 @@ def run_untimed(
             totals = machine.counter_totals(addresses)
             machine.run()
             check_ending(machine, files, campaign.program.exit_status)
-            return dict(zip(counters, totals.read(), strict=True)), machine.instructions
+            counts = dict(zip(counters, totals.read(), strict=True))
+            return UntimedRun(counts, machine.instructions, machine.kernel.scheduler.has_started_tasks)
     except EmulatorError as error:
         raise RunError(str(error)) from error
 

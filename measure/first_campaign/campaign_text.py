@@ -139,13 +139,14 @@ def _software(trial: Trial, choice: Choice) -> list[str]:
             f"  {one.name}: {_spec(one.spec)}  # {events:,} events; adds about {percent(added)} of the instructions",
         ]
     lines += _about_steady(choice.steady, choice.left_out)
-    costliest = max(counters, key=lambda one: one.counts.events)
-    second = costliest.spec.model_copy(update={"method": "second_run"})
-    lines += [
-        "  # A second run counts, and the measured program stays plain: helps where a counter's own instructions make",
-        "  # a variant `perturbed`, if the program does the same in each run, without threads. In place of its line:",
-        f"  # {costliest.name}: {_spec(second)}",
-    ]
+    if not choice.starts_tasks:  # of threads a second run counts nothing
+        costliest = max(counters, key=lambda one: one.counts.events)
+        second = costliest.spec.model_copy(update={"method": "second_run"})
+        lines += [
+            "  # A second run counts, and the measured program stays plain: helps where a counter's own instructions",
+            "  # make a variant `perturbed`, if the program does the same in each run. In place of its line:",
+            f"  # {costliest.name}: {_spec(second)}",
+        ]
     entries = [one.name for one in counters if one.spec.event == "entry"]
     lines += ["", "# Sets of counters that runs collect together, each compared with the plain program."]
     lines.append("variants:")

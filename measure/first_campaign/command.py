@@ -283,12 +283,10 @@ def tell_written(console: Console, place: Path, trial: Trial, choice: Choice, la
     added = {one.name: choice.added_percent(one, trial.instructions) for one in choice.counters}
     heavy = [f"{name} about {percent(value)}" for name, value in added.items() if value >= _HEAVY_PERCENT]
     if heavy:
-        console.print(
-            escape(
-                f"Counters that add many instructions, and so are likely to perturb: {', '.join(heavy)}. The file says "
-                "how a second run counts without them."
-            )
-        )
+        text = f"Counters that add many instructions, and so are likely to perturb: {', '.join(heavy)}."
+        if not choice.starts_tasks:
+            text += " The file says how a second run counts without them."
+        console.print(escape(text))
     for warning in _warnings(place, trial, choice, last_words):
         console.print(escape(f"! {warning}"), style="yellow")
     steps = (

@@ -136,3 +136,18 @@ def test_what_cannot_be_counted_is_told(folder: Path) -> None:
     path.write_text(CAMPAIGN + "limits: {instructions: 100}\n")
     with pytest.raises(RunError, match="did not end within 100 instructions"):
         counted(folder)
+
+
+def test_a_second_run_of_a_program_with_threads_is_refused_before_the_runs(folder: Path) -> None:
+    # `--counts` showed a table, and then every run of the variant failed.
+    (folder / "demo.c").write_text(PROGRAM.replace("work(5);", "if (!fork()) _exit(0); work(5);").replace(
+        "#include <stdio.h>", "#include <stdio.h>\n#include <unistd.h>"
+    ))  # fmt: skip
+    campaign = folder / "c.yaml"
+    campaign.write_text(CAMPAIGN.replace("function: work}\n  sum", "function: work, method: second_run}\n  sum"))
+    done = measure("run", "--counts", campaign)
+    assert done.exit_code == 2
+    told = " ".join(done.output.split())
+    assert "c.yaml:6: got method second_run for entries, but the program starts threads or processes" in told
+    campaign.write_text(CAMPAIGN)
+    assert count_events(*load_campaign(campaign)).starts_tasks

@@ -90,10 +90,10 @@ def test_the_file_says_what_the_program_does(folder: Path) -> None:
 
 
 def test_one_software_metric_that_is_left_of_many_is_told() -> None:
-    def told(n_left_out: int, events: int = 100, warnings: tuple[str, ...] = ()) -> str:
+    def told(n_left_out: int, events: int = 100, warnings: tuple[str, ...] = (), starts_tasks: bool = False) -> str:
         counter: Any = SimpleNamespace(name="walk_entries", counts=SimpleNamespace(events=events))
         left_out: Any = (SimpleNamespace(),) * n_left_out
-        choice = Choice((counter,), left_out, instructions_an_event=3, warnings=warnings)
+        choice = Choice((counter,), left_out, (), 3, warnings, starts_tasks)
         out = io.StringIO()
         trial: Any = SimpleNamespace(cycles=1000, every_cycles=10, steady=(), instructions=10_000)
         tell_written(Console(file=out, width=100), Path("cmark.yaml"), trial, choice, "")
@@ -104,6 +104,7 @@ def test_one_software_metric_that_is_left_of_many_is_told() -> None:
     assert "hardly" not in told(0)
     assert "likely to perturb" not in told(0)
     assert "so are likely to perturb: walk_entries about 30%. The file says how a second run" in told(0, 1000)
+    assert "second run" not in told(0, 1000, starts_tasks=True)
     not_optimised = "Compiled without optimisation (no -O in the flags): a.c"
     assert f"! {not_optimised}." in told(0, warnings=(not_optimised, "x.S: not instrumented"))
     assert "x.S" not in told(0, warnings=("x.S: not instrumented",))
