@@ -140,7 +140,8 @@ def main(
 ) -> None:
     """Run PROGRAM, a riscv64 Linux executable, with ARGUMENTS on an emulated machine.
 
-    Dynamically linked programs find their interpreter and libraries below --root.
+    Dynamically linked programs find their interpreter and libraries below --root. Standard input and output are those
+    of this command, but for the program no terminal, even where they are one: there it reads whole lines.
     """
     if gdb_port is not None and names:
         raise click.UsageError("got --gdb and --analyzer, which both control where the program stops: use one of them")
@@ -277,7 +278,7 @@ def _run(
             session.finish()
         except EmulatorError as error:
             status = _complain(error, WORK_FAILED)
-        for analyzer in session.analyzers:
+        for analyzer in session.ended:
             click.echo(f"\n{analyzer.report()}", err=True)
     return status
 

@@ -38,3 +38,7 @@ class TooMuchCode(EmulatorError):
 
 class InstructionLimit(EmulatorError):
     """The guest executed more instructions than it was allowed to."""
+
+
+class NoWayBackError(EmulatorError):
+    """The guest cannot go back to an earlier state."""

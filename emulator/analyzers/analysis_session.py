@@ -43,6 +43,8 @@ class Session:
     def __init__(self, machine: Machine, analyzers: Sequence[Analyzer], paused: bool = False) -> None:
         self.machine = machine
         self.analyzers = list(analyzers)
+        self.ended: list[Analyzer] = []
+        """The analyzers that `finish` has ended, and so have a report."""
         self.selection: TraceSelection = NOTHING  # the merged selection of all analyzers
         self._others = list(machine.consumers)  # the machine's own consumers
         self._base = machine.selection  # the machine's own selection
@@ -100,17 +102,26 @@ class Session:
         return machine.ending
 
     def finish(self) -> None:
-        """Deliver the remaining events, end the analyzers, and detach them from the machine.
+        """Deliver the remaining events, end the analyzers, of which `ended` has those that could, and detach them from
+        the machine.
 
-        Raises `SelectionError` for names that no loaded library had."""
+        Raises `SelectionError` for names that no loaded library had, and `EmulatorError` for files that cannot be
+        written."""
         self.machine.drain()
+        errors: list[EmulatorError] = []
         for analyzer in self.analyzers:
-            analyzer.end()
+            try:
+                analyzer.end()
+                self.ended.append(analyzer)
+            except EmulatorError as error:
+                errors.append(error)
         self.machine.call_hooks(None)
         self.machine.observe(self._base, self._others)
-        for error in self._missing.values():
-            if error is not None:
-                raise error
+        errors += [error for error in self._missing.values() if error is not None]
+        if len(errors) > 1:
+            raise EmulatorError("\n".join(map(str, errors)))
+        if errors:
+            raise errors[0]
 
     def pause(self) -> None:
         """Deliver no events until `resume`; translations with the analyzers' code are kept."""

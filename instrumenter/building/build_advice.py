@@ -113,6 +113,9 @@ _MISSING_ADVICE = (
     "without the library that it belongs to (by an option of configure or cmake, or a variable of the makefile), or "
     "with the library's sources in a copy of the project"
 )
+_OWN_HEADER_ADVICE = (
+    "{missing} is in the project, in the folder {folder}, where the compiler does not look for it: `{command}`"
+)
 _SWITCH_ADVICE = (
     "It needs {missing}, which is not there: only the C and C++ libraries and the project's own files are. A makefile "
     "of the project seems to have a variable that leaves it out: `{without}`"
@@ -199,6 +202,11 @@ def _advice_on(output: str, target: str, command: str, linked: Sequence[str], tr
     if above and not _MAKE_FOLDER.search(command):
         known.append(_ABOVE_ADVICE.format(**above.groupdict(), below=f"cd SUBDIRECTORY && {command}"))
     for missing in absent[:1]:
+        folder = _folder_with(tree, missing["missing"]) if tree else None
+        if folder is not None:
+            remedy = with_flags(command, f"-I$PWD/{folder}".removesuffix("/."))  # make may go into other folders
+            known.append(_OWN_HEADER_ADVICE.format(**missing.groupdict(), folder=folder, command=remedy))
+            continue
         switch = word_without(tree, missing["missing"]) if tree and _MAKE.search(command) else None
         if switch and switch not in command.split():
             known.append(_SWITCH_ADVICE.format(**missing.groupdict(), without=with_make_words(command, switch)))
@@ -218,6 +226,15 @@ def _advice_on(output: str, target: str, command: str, linked: Sequence[str], tr
         f"It ran in a copy of the project, with CC=instrument-cc in the environment;{host} libraries that are not part "
         "of the project are not there"
     )
+
+
+def _folder_with(tree: Path, header: str) -> str | None:
+    """The folder below ``tree`` from which the header can be included by its name, the nearest to the top; None if
+    there is none."""
+    names = Path(header).parts
+    found = [path for path in tree.rglob(names[-1]) if path.parts[-len(names) :] == names] if names else []
+    folders = [path.relative_to(tree).parents[len(names) - 1] for path in found]
+    return str(min(folders, key=lambda folder: (len(folder.parts), str(folder)))) if folders else None
 
 
 def _options_without(output: str, command: str) -> str | None:

@@ -189,7 +189,7 @@ class PartitionResult:
         if not self.confirmed:
             lines.append(f"Fresh runs: {self._validation()}.")
         for metric, verdict in self.alone().items():
-            state = "perturbs" if verdict.state == "bad" else "stays undecided"
+            state = "is not shown to be good" if verdict.state == "bad" else "stays undecided"
             lines.append(f"{metric} {state} even alone: {verdict.reason}.")
         if self.best.uncovered:
             lines.append(f"In no group shown to be good: {', '.join(self.names(self.best.uncovered))}.")

@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from measure.perturbation.analysis_types import BROKEN, FEWEST_BASELINES, Pair, Perturbation
-from measure.perturbation.wording import over_all, p_number, p_text
+from measure.perturbation.wording import SHOWN_PAIRS, listed_names, over_all, p_number, p_text
 
-SHOWN_PAIRS = 3
 INNER_ADVICE = (
     "Do not reason about the pairs that changed within such a run; spread the software metrics over several runs."
 )
@@ -69,7 +68,7 @@ def _changes(result: Perturbation) -> list[str]:
     if perturbed and changed:
         sentences.append(
             f"{_count(len(changed), f'further {_noun(result)}')} changed by an amount that may be below or above "
-            f"{result.delta:g}: {_listed([pair.name for pair in changed])}."
+            f"{result.delta:g}: {listed_names([pair.name for pair in changed])}."
         )
     if not perturbed:
         sentences += _sizes_of_changes(changed, result)
@@ -84,12 +83,12 @@ def _sizes_of_changes(changed: Sequence[Pair], result: Perturbation) -> list[str
     sentences = []
     if sized:
         sentences.append(
-            f"A change is shown in {_listed(sized)}, but not whether it exceeds {result.delta:g}: treat the relation "
-            "as changed." + _more_runs(result, "show its size")
+            f"A change is shown in {listed_names(sized)}, but not whether it exceeds {result.delta:g}: treat the "
+            "relation as changed." + _more_runs(result, "show its size")
         )
     if unreliable:
         sentences.append(
-            f"A change is shown in {_listed([pair.name for pair in unreliable])}, and measured as less than "
+            f"A change is shown in {listed_names([pair.name for pair in unreliable])}, and measured as less than "
             f"{result.delta:g}. That size cannot be relied on, for the reason given with it, and further runs do not "
             "help: choose another metric, or longer records."
         )
@@ -208,7 +207,7 @@ def _rises(result: Perturbation) -> list[str]:
     risen = [pair.name for pair in result.pairs if pair.ci[0] > 0 and pair.delta_z > result.delta]
     if not risen:
         return []
-    return [f"The runs are more alike with the baselines than these are among themselves in {_listed(risen)}."]
+    return [f"The runs are more alike with the baselines than these are among themselves in {listed_names(risen)}."]
 
 
 def _detectable(result: Perturbation) -> list[float]:
@@ -221,11 +220,6 @@ def _reach(pair: Pair, result: Perturbation) -> float:
 
 def _defined(value: float) -> bool:
     return value == value
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = len(names) - SHOWN_PAIRS
-    return ", ".join(names[:SHOWN_PAIRS]) + (f" and {more} more" if more > 0 else "")
 
 
 def _noun(result: Perturbation) -> str:

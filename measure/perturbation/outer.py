@@ -40,6 +40,7 @@ from measure.perturbation.similarity import (
     prepare,
 )
 from measure.perturbation.verdict import Evidence, check_levels, check_pairs, judge
+from measure.perturbation.wording import listed_names
 from measure.stats.permutation import (
     Labellings,
     cross_differences,
@@ -319,7 +320,7 @@ def _findings(
     if how.held_out and close:
         sentences.append(
             f"Left out of each other's alignment, because they nearly duplicate one another (rho beyond "
-            f"{NEAR_DUPLICATE:g}): {', '.join(close)}."
+            f"{NEAR_DUPLICATE:g}): {listed_names(close)}."
         )
     lengths = [one.values.shape[1] for one in prepared]
     before, after = np.median(lengths[:n_baseline]), np.median(lengths[n_baseline:])

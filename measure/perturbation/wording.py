@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from measure.perturbation.analysis_types import Pair, Perturbation
 
 UNKNOWN = "unknown"
+SHOWN_PAIRS = 3
+"""Pairs that a sentence names, of many."""
 _SMALLEST_P = 0.001
+
+
+def listed_names(names: Sequence[str]) -> str:
+    """``a, b, c and 4 more``."""
+    more = len(names) - SHOWN_PAIRS
+    return ", ".join(names[:SHOWN_PAIRS]) + (f" and {more} more" if more > 0 else "")
 
 
 def p_number(p: float) -> str:

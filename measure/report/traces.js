@@ -34,7 +34,8 @@ function most(values) {
   const sorted = Float64Array.from(values).filter(Number.isFinite).sort();
   if (!sorted.length) return [0, 1];
   const low = quantile(sorted, 0.004), high = quantile(sorted, 0.996);
-  const margin = 0.08 * (high - low) || Math.max(1e-3, 0.1 * Math.abs(high));
+  const least = 1e-3 * Math.max(Math.abs(low), Math.abs(high));  // differences of a millionth would fill the picture
+  const margin = high === low ? Math.max(1e-3, 0.1 * Math.abs(high)) : Math.max(0.08 * (high - low), (least - high + low) / 2);
   return [sorted[0] >= 0 ? Math.max(0, low - margin) : low - margin, high + margin];
 }
 

@@ -36,6 +36,29 @@ def test_the_marks_below_a_line_of_an_interpreter_are_no_error() -> None:
 
 
 @pytest.mark.parametrize(
+    ("header", "folder", "flag"),
+    [("zlib.h", ".", "-I$PWD"), ("z/conf.h", "zlib", "-I$PWD/zlib"), ("inner.h", "zlib/z", "-I$PWD/zlib/z")],
+)
+def test_a_header_that_the_project_has_is_told_with_its_folder(
+    tmp_path: Path, header: str, folder: str, flag: str
+) -> None:
+    # It was called missing, with the advice to put the library's sources into the project, where they were.
+    for name in ("zlib.h", "zlib/z/conf.h", "zlib/z/inner.h", "old/copy/zlib.h", "other/conf.h"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    output = f"a.c:1:10: error: '{header}' file not found with <angled> include; use \"quotes\" instead\n"
+    told = failed_build("make CC=$CC", "failed", output, "log", "riscv64-linux-musl", tree=tmp_path).splitlines()[-1]
+    assert told == (
+        f"{header} is in the project, in the folder {folder}, where the compiler does not look for it: "
+        f'`make CC="$CC {flag}"`'
+    )
+    absent = failed_build(
+        "make", "failed", output.replace(header, "gone.h"), "log", "riscv64-linux-musl", tree=tmp_path
+    )
+    assert "gone.h, which is not there" in absent
+
+
+@pytest.mark.parametrize(
     ("output", "expected"),
     [
         (

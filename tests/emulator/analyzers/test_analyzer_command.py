@@ -82,6 +82,16 @@ def test_mistakes(small: Path, arguments: tuple[str, ...], message: str) -> None
     assert done.stdout == ""
 
 
+def test_an_analyzer_that_cannot_write_its_file_has_no_report_and_the_others_have(small: Path, tmp_path: Path) -> None:
+    # It said that the file cannot be written, and then what is in it.
+    gone = tmp_path / "gone" / "x.info"
+    done = emulate("--analyzer", f"coverage out={gone}", "--analyzer", "mix", "--", small, "3")
+    assert done.returncode == 1
+    assert f"emulate: coverage: {gone}: cannot be written" in done.stderr
+    assert " lines of " not in done.stderr
+    assert "  instructions\n" in done.stderr
+
+
 def _address(program: Path, name: str) -> int:
     from emulator.linux.loader.elf import load_image
 

@@ -238,6 +238,24 @@ def test_nothing_sampled_is_refused_with_the_way_out(source: Path, tmp_path: Pat
     assert cycleclose("--machine", STRONGARM, *way_out, source).exit_code == 0
 
 
+def test_a_program_that_forks_is_traced_twice_instead_of_rolled_back(tmp_path: Path) -> None:
+    source = tmp_path / "forks.c"
+    source.write_text(
+        "#include <sys/wait.h>\n#include <unistd.h>\nvolatile long sum;\n"
+        "int main(void) { if (!fork()) _exit(0); wait(0); for (long i = 0; i < 200000; i++) sum += i; return 0; }\n"
+    )
+    options = ["--machine", STRONGARM, "--interval", "20k", "--out", tmp_path / "out"]
+    result = cycleclose(*options, "--roll-back", source)
+    assert result.exit_code == 2
+    said = " ".join(result.output.split())
+    assert "--roll-back: a guest that has started processes cannot go back to an earlier state; use --twice" in said
+    assert cycleclose(*options, "--twice", "1", source).exit_code == 0
+    # The directory of a trace is not one for phases.
+    refused = CliRunner().invoke(main, ["phases", "--out", str(tmp_path / "out"), str(source)])
+    assert refused.exit_code == 2
+    assert "has results of `measure cycleclose`, which would be lost" in " ".join(refused.output.split())
+
+
 def test_a_trace_that_ends_badly_before_a_sample_is_drawn(source: Path, tmp_path: Path) -> None:
     cycleclose("--machine", STRONGARM, "--interval", "20k", "--out", tmp_path, source, "3")
     most = json.loads((tmp_path / "summary.json").read_text())["instructions"] - 1
