@@ -27,7 +27,7 @@ from measure.campaign.run_types import BASELINE, BOUNDARY_COLUMNS, NULL_CONTROL
 from measure.campaign.variance import planned_runs
 from measure.console.machine_load import command_processor_seconds, load_per_processor
 from measure.console.tables import print_table
-from measure.errors import RunError
+from measure.errors import CampaignError
 from measure.perturbation.analysis_types import FEWEST_RECORDS
 
 if TYPE_CHECKING:
@@ -128,7 +128,8 @@ class Estimate:
 
 
 def estimate(campaign: Campaign, document: YamlDocument, console: Console, workers: int | None = None) -> Estimate:
-    """Try the campaign out. Raises as `make_plan`, and `RunError` when the program fails or is too short."""
+    """Try the campaign out. Raises as `make_plan`, `CampaignError` when a run has too few records, and `RunError` when
+    the program fails."""
     from measure.targets.emulated import time_part
 
     load, start_seconds = load_per_processor(), _STARTS * command_processor_seconds("measure")
@@ -155,9 +156,10 @@ def estimate(campaign: Campaign, document: YamlDocument, console: Console, worke
     interval, unit = campaign.sampling.interval
     length = baseline if unit == "instructions" else round(part.cycles / part.instructions * baseline)
     if length // interval < FEWEST_RECORDS:
-        raise RunError(
-            f"a run would have about {length // interval} records of {campaign.sampling.every}, expected at least "
-            f"{FEWEST_RECORDS}: sample at a shorter interval or give the program more work"
+        raise CampaignError(
+            f"{document.where('sampling', 'every')}: a run would have about {length // interval} records of "
+            f"{campaign.sampling.every}, expected at least {FEWEST_RECORDS}: sample at a shorter interval or give the "
+            "program more work"
         )
     runs = planned_runs(campaign)
     layouts = 1 if first.layout_seed is not None else min(shifted_layouts(campaign), campaign.baselines)

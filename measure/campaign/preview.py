@@ -11,6 +11,7 @@ from measure.campaign.campaign_file import load_campaign
 from measure.campaign.dry_run import print_dry_run
 from measure.campaign.event_counts import count_campaign, print_counts
 from measure.campaign.machine_kind import check_emulated
+from measure.campaign.plan import checked_machine
 
 
 def preview(
@@ -22,6 +23,7 @@ def preview(
     if dry_run:
         print_dry_run(campaign, document, console, workers)
         return
+    checked_machine(campaign, document)  # a metric that the machine cannot count would end the runs
     counted = count_campaign(campaign, document, console)
     print_counts(counted, campaign, document, console)
     console.print(f"The run took {counted.seconds:.1f} s; nothing was kept.", style="dim")

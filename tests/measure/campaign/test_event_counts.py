@@ -130,6 +130,9 @@ def test_what_cannot_be_counted_is_told(folder: Path) -> None:
     path.write_text(CAMPAIGN.replace("callee: work", "callee: wrk"))
     with pytest.raises(CampaignError, match=r"c\.yaml:8: .*no callee 'wrk'.*did you mean 'work'"):
         counted(folder)
+    path.write_text(CAMPAIGN.replace("PAPI_LD_INS]", "PAPI_LD_INZ]"))  # which would be told after hours
+    told = measure("run", "--counts", path)
+    assert (told.exit_code, "cannot count 'PAPI_LD_INZ'" in " ".join(told.output.split())) == (2, True)
     path.write_text(CAMPAIGN[: CAMPAIGN.index("software_metrics:")])
     with pytest.raises(CampaignError, match="has no software_metrics, so nothing to count"):
         counted(folder)
