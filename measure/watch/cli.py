@@ -39,6 +39,8 @@ def watch(directory: Path, port: int, open_page: bool, once: Path | None) -> Non
         state = observer.state()
         if state.problem:
             raise CampaignError(state.problem)
+        if state.phase == "no campaign":
+            click.echo(f"! {directory}: no campaign has begun there", err=True)
         write_text_atomically(once, render_watch(state, live=False))
         click.echo(f"Page: {once}")
         if open_page:

@@ -85,6 +85,7 @@ def contents(directory: Path) -> dict[str, tuple[int, int]]:
 def test_before_the_campaign(tmp_path: Path) -> None:
     result = measure("watch", tmp_path / "out", "--once", tmp_path / "page.html")
     assert result.exit_code == 0, result.output
+    assert f"! {tmp_path / 'out'}: no campaign has begun there" in result.output
     assert not (tmp_path / "out").exists()
     page = (tmp_path / "page.html").read_text()
     assert problems(page) == []
