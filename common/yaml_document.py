@@ -38,6 +38,7 @@ _EXPECTED = {
 }  # in YAML's terms instead of pydantic's; by type of error, filled in from its context
 
 
+_QUOTED = "text, in quotes: YAML reads yes, no, on and off as truth values"
 _NUMBERS = {int: "a valid integer", float: "a valid number"}
 
 
@@ -248,7 +249,7 @@ def _shown(value: Any) -> str:
 def _expected(details: Any) -> str:
     """The expected value of a pydantic error, in words."""
     if details["type"] == "string_type" and isinstance(details["input"], bool):
-        return "text, in quotes: YAML reads yes, no, on and off as truth values"
+        return _QUOTED
     if details["type"] in _EXPECTED:
         return _EXPECTED[details["type"]].format(**details.get("ctx", {}))
     message = str(details["msg"]).split(", unable to")[0].removeprefix("Input should be ")
@@ -295,7 +296,7 @@ def _truth_values(annotations: Sequence[Any], value: Any, keys: Keys) -> Iterato
         numbers = [_NUMBERS[kind] for kind in kinds if kind in _NUMBERS]
         literals = [text for kind in kinds if get_origin(kind) is Literal for text in get_args(kind)]
         if numbers and bool not in kinds and value not in literals:
-            yield keys, [*numbers, *map(repr, literals)]
+            yield keys, [_QUOTED] if str in kinds else [*numbers, *map(repr, literals)]
     elif isinstance(value, dict | list):
         for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
             below = [kind for one in annotations for kind in _inner(one, key)]

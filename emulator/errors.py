@@ -40,5 +40,5 @@ class InstructionLimit(EmulatorError):
     """The guest executed more instructions than it was allowed to."""
 
 
-class NoWayBackError(EmulatorError):
-    """The guest cannot go back to an earlier state."""
+class RestoreError(EmulatorError):
+    """The guest has a state that cannot be restored later."""

@@ -22,7 +22,7 @@ from emulator.engine.hart_state import Hart
 from emulator.engine.instrument.held_lines import HeldLines
 from emulator.engine.oracle import Hooks
 from emulator.engine.translator import OPTIMISE_EXECUTIONS, Translator
-from emulator.errors import NoWayBackError
+from emulator.errors import RestoreError
 from emulator.events import NOTHING, BlockFacts, Consumer, TraceSelection
 from emulator.execution.address_space import AddressSpace
 from emulator.execution.counter_totals import CounterTotals
@@ -337,7 +337,7 @@ class Machine:
     def snapshot(self) -> Snapshot:
         """The guest's state, to `restore`; takes a few milliseconds for each 10 MB of mapped memory.
 
-        Raises `NoWayBackError` for a guest that uses the host's files or streams.
+        Raises `RestoreError` for a guest that uses the host's files or streams.
         """
         from emulator.execution.snapshot import take_snapshot
 
@@ -362,4 +362,4 @@ class Machine:
 
     def _must_be_one_process(self) -> None:
         if self._guest.address_spaces.were_several:
-            raise NoWayBackError("a guest that has started processes cannot go back to an earlier state")
+            raise RestoreError("a guest that has started processes cannot go back to an earlier state")

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from emulator.engine.hart_state import COUNTS_OFFSET, HOST_FIELDS, Hart
 from emulator.engine.instrument.line_timestamps import LineTimestamps
-from emulator.errors import NoWayBackError
+from emulator.errors import RestoreError
 from emulator.memory import MAPPED, PAGE_SHIFT, READ, WRITE, GuestMemory
 
 _KERNEL = "emulator.linux."
@@ -72,7 +72,7 @@ class ObjectsState:
     """Saved contents of all mutable objects reachable from ``roots``, except objects in ``without``.
 
     Objects of the kernel are plain data: callbacks among them are bound methods or `functools.partial`, not closures.
-    Raises `NoWayBackError` for objects that cannot be restored, which their attribute ``prevents_snapshot`` describes.
+    Raises `RestoreError` for objects that cannot be restored, which their attribute ``prevents_snapshot`` describes.
     """
 
     def __init__(self, roots: list[Any], without: list[Any]) -> None:
@@ -110,7 +110,7 @@ class ObjectsState:
         if type(one).__module__.startswith(_KERNEL) and hasattr(one, "__dict__"):
             why = getattr(one, "prevents_snapshot", "")
             if why:
-                raise NoWayBackError(f"the guest has {why}: it cannot go back to an earlier state")
+                raise RestoreError(f"the guest has {why}: it cannot go back to an earlier state")
             self._saved.append((one, one.__dict__.copy()))
             return list(one.__dict__.values())
         return []
@@ -151,7 +151,7 @@ def take_snapshot(
     memory: GuestMemory, hart: Hart, n_blocks: int, timestamps: LineTimestamps | None, kernel_roots: list[Any],
     without: list[Any], instructions: int,
 ) -> Snapshot:  # fmt: skip
-    """Save the guest's state. ``without``: objects that are not part of it. Raises `NoWayBackError` for a guest that
+    """Save the guest's state. ``without``: objects that are not part of it. Raises `RestoreError` for a guest that
     cannot go back."""
     pages = _pages_with_lines(memory)
     hart.add_up_counters()

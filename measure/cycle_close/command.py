@@ -16,7 +16,7 @@ from common.atomic_files import remove_leftovers
 from common.distinct import distinct
 from common.interrupts import INTERRUPTED, exit_status
 from common.startup import load_meanwhile
-from emulator.errors import EmulatorError, NoWayBackError
+from emulator.errors import EmulatorError, RestoreError
 from emulator.gdb.killed import Killed
 from emulator.timing.inorder import InOrderCore
 from emulator.timing.machine_config import MachineConfig
@@ -166,7 +166,7 @@ def run_cycleclose(
         if validate and not traced.interrupted:
             full = _simulated_in_full(job, elf, config, settings, traced, console)
             skipped = full.interrupted
-    except NoWayBackError as error:
+    except RestoreError as error:
         raise CampaignError(f"--roll-back: {error}; use --twice, which leaves nothing unsampled either") from None
     except EmulatorError as error:
         raise CampaignError(str(error)) from None

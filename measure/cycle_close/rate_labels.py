@@ -15,7 +15,7 @@ RATE_LABELS = {
 
 SHORT_LABELS = {
     "cpi": "CPI",
-    ENERGY: "nJ/instruction",
+    ENERGY: "nJ/instr.",
     "l1d_hit_rate": "L1D hits",
     "l1i_hit_rate": "L1I hits",
     "l2_hit_rate": "L2 hits",

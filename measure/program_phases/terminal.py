@@ -27,7 +27,7 @@ def _short(metric: str) -> str:
 
     if metric in SHORT_LABELS:
         return escape(SHORT_LABELS[metric])
-    return metric.replace("_nj_per_instruction", " nJ/instruction").replace("_rate", "s").replace("_", " ")
+    return metric.replace("_nj_per_instruction", " nJ/instr.").replace("_rate", "s").replace("_", " ")
 
 
 def print_phases(

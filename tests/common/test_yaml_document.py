@@ -38,6 +38,7 @@ class Machine(BaseModel):
     sizes: tuple[int, ...] = Field((), min_length=1)
     word: int | bool | tuple[int, ...] = 0
     command: str = Field("-", min_length=2)
+    arguments: tuple[str | int | float, ...] = ()
     hidden: str = Field("", exclude=True)
 
     @field_validator("path")
@@ -94,7 +95,8 @@ def test_data_lines_and_validation() -> None:
     ("old", "new", "message"),
     [
         ("name: small", "nam: small",
-         "2: nam: unknown key, expected one of: name, path, cache, levels, sizes, word, command; did you mean 'name'?\n"
+         "2: nam: unknown key, expected one of: name, path, cache, levels, sizes, word, command, arguments; "
+         "did you mean 'name'?\n"
          "m.yaml:2: name: missing; it has no default"),
         ("kind: fifo", "size_byte: 2",
          "6: levels.one.size_byte: unknown key, expected one of: size_bytes, kind; did you mean 'size_bytes'?"),
@@ -109,6 +111,8 @@ def test_data_lines_and_validation() -> None:
         # A truth value was taken for 0 or 1, without a word.
         ("  size_bytes: 64", "  size_bytes: true", "4: cache.size_bytes: got true, expected a valid integer"),
         ("  2]", "  yes]", "10: sizes.1: got true, expected a valid integer"),
+        ("name: small", "name: small\narguments: [a, no]",
+         "3: arguments.1: got false, expected text, in quotes: YAML reads yes, no, on and off as truth values"),
         ("  size_bytes: 64", "  size_bytes: 0", "4: cache.size_bytes: got 0, expected greater than 0"),
         ("  size_bytes: 64", "  size_bytes: 65", "3: cache: size_bytes is 65, expected an even number"),
         ("kind: fifo", "kind: plru", "6: levels.one.kind: got 'plru', expected 'lru' or 'fifo'"),
