@@ -52,15 +52,19 @@ def check_file_place(path: Path) -> None:
     _try_to_write(path.parent, path)
 
 
-def check_results_place(directory: Path) -> None:
+def check_results_place(directory: Path, command: str = "", campaign: str = "") -> None:
     """Check before the work that ``directory`` can hold results; it may be missing, and is not made.
 
-    Raises `CampaignError` when it is a file, and `StoreError` when it cannot be written.
+    ``command``, ``campaign``: whose results alone may be there already (`check_own_results`); empty for one whose files
+    have names of their own. Raises `CampaignError` when it is a file or has other results, and `StoreError` when it
+    cannot be written.
     """
     existing = next(parent for parent in (directory, *directory.absolute().parents) if parent.exists())
     if not existing.is_dir():
         raise CampaignError(f"{directory}: {existing} is a file, expected a directory for results")
     _try_to_write(existing, directory)
+    if command:
+        check_own_results(directory, command, campaign)
 
 
 def check_own_results(directory: Path, command: str, campaign: str = "") -> None:

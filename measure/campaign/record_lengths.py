@@ -32,7 +32,7 @@ def uneven_records(campaign: Campaign, runs: Sequence[Run]) -> list[str]:
     asked = campaign.sampling.described
     return [
         f"{off:.0%} of the records are more than {_OFF:.0%} longer or shorter than {asked} (the longest has "
-        f"{longest:,}), as in parts of the program instructions suddenly take many times the cycles: events of such "
-        "records rise and fall together, which no relation of metrics explains. Longer records are more even, and "
-        f"records of instructions are even: `sampling: {{every: {instructions} instructions}}`."
+        f"{longest:,}): the guest stops at the end of a block, and late where instructions suddenly take many times "
+        "the cycles. Events of such records rise and fall together, which no relation of metrics explains. Longer "
+        f"records are more even; those of instructions are, too: `sampling: {{every: {instructions} instructions}}`."
     ]

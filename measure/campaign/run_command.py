@@ -34,7 +34,7 @@ from measure.perturbation.similarity import align_in_threads
 from measure.programs.catalogue import ProgramError
 from measure.report.html import render
 from measure.report.model import ReportData
-from measure.result_files import check_own_results, check_results_place, write_text_atomically
+from measure.result_files import check_results_place, write_text_atomically
 from measure.verdict_files.deliver import deliver
 from measure.verdict_files.options import NO_OPTIONS, VerdictOptions
 from measure.verdict_files.pair_tables import write_pairs
@@ -127,8 +127,7 @@ def make_campaign(
     """
     campaign, document = load_campaign(path, settings)
     directory = out or Path("results") / campaign.name
-    check_results_place(directory)
-    check_own_results(directory, "measure run", campaign.name)
+    check_results_place(directory, "measure run", campaign.name)
     if campaign.host is not None and target == "emulated":
         target, workers = HOST, _one_worker(document, workers, scheduler)
     with workers_on(scheduler, workers, console.print) as makers:

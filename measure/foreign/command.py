@@ -38,7 +38,7 @@ def run_perturb(
     Writes ``directory``/summary.json, report.html, verdicts.json, pairs.csv and pairs.parquet. ``baseline``: file
     patterns; ``runs``: ``NAME=PATTERN`` or ``PATTERN``. Raises `MeasureError`.
     """
-    check_results_place(directory)
+    check_results_place(directory, "measure perturb")
     verdicts.check_places()
     paths = [path for pattern in baseline for path in matching(pattern)]
     with Status(console, "reading traces") as status:

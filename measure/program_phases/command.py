@@ -38,7 +38,7 @@ from measure.program_phases.kmeans import Starts
 from measure.program_phases.points import SimulationPoints, simulation_points
 from measure.program_phases.projection import project
 from measure.program_phases.terminal import print_estimates, print_phases
-from measure.result_files import check_own_results, check_results_place, write_atomically, write_text_atomically
+from measure.result_files import check_results_place, write_atomically, write_text_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -122,7 +122,7 @@ def run_phases(job: Job, machine: Path | None, options: Options, directory: Path
 
     Returns why the guest failed, None if it did not.
     """
-    _check_place(directory)
+    check_results_place(directory, "measure phases")
     started = time.perf_counter()
     made = profiled(job, machine, options, console)
     vectors, table = made.vectors, made.table
@@ -161,11 +161,6 @@ def run_phases(job: Job, machine: Path | None, options: Options, directory: Path
     return made.ending
 
 
-def _check_place(directory: Path) -> None:
-    check_results_place(directory)
-    check_own_results(directory, "measure phases")
-
-
 def run_points(
     job: Job, machine: Path, options: Options, files: tuple[Path, Path], directory: Path, console: Console
 ) -> str | None:
@@ -176,7 +171,7 @@ def run_points(
     """
     from measure.program_phases.program import simulate
 
-    _check_place(directory)
+    check_results_place(directory, "measure phases")
     points = read_points(*files)
     table, ending = simulate(job, machine, options.interval_instructions, console)
     beyond = points.intervals >= len(table)

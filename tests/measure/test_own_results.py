@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from measure.errors import CampaignError
-from measure.result_files import check_own_results
+from measure.result_files import check_own_results, check_results_place
 
 
 def with_results(directory: Path, campaign: str | None = None, summary_format: str | None = None) -> Path:
@@ -46,3 +46,10 @@ def test_other_results_are_not_lost(
     with pytest.raises(CampaignError, match=r"r: has results of .*choose another directory with --out") as caught:
         check_own_results(directory, command, "two" if command == "measure run" else "")
     assert words in str(caught.value)
+
+
+def test_the_place_of_results_is_checked_for_others(tmp_path: Path) -> None:
+    taken = with_results(tmp_path / "r", "one")
+    check_results_place(taken)  # of a command whose files have names of their own
+    with pytest.raises(CampaignError, match="has results of `measure run`"):
+        check_results_place(taken, "measure perturb")

@@ -50,7 +50,7 @@ def uneven(off: int, mode: str = "ideal", unit: str = "cycles") -> tuple[str, ..
 def test_uneven_records_are_told_with_a_length_that_makes_them_even() -> None:
     (told,) = uneven(10)
     assert told.startswith(
-        "20% of the records are more than 10% longer or shorter than 1,000 cycles (the longest has 1,800), as "
+        "20% of the records are more than 10% longer or shorter than 1,000 cycles (the longest has 1,800): "
     )
     assert told.endswith("`sampling: {every: 330 instructions}`.")
     assert uneven(2) == ()
