@@ -52,31 +52,34 @@ def check_file_place(path: Path) -> None:
     _try_to_write(path.parent, path)
 
 
-def check_results_place(directory: Path, command: str = "", campaign: str = "") -> None:
+def check_results_place(directory: Path, command: str = "", campaign: str = "", program: Path | None = None) -> None:
     """Check before the work that ``directory`` can hold results; it may be missing, and is not made.
 
-    ``command``, ``campaign``: whose results alone may be there already (`check_own_results`); empty for one whose files
-    have names of their own. Raises `CampaignError` when it is a file or has other results, and `StoreError` when it
-    cannot be written.
+    ``command``, ``campaign``, ``program``: whose results alone may be there already (`check_own_results`); an empty
+    ``command`` for one whose files have names of their own. Raises `CampaignError` when it is a file or has other
+    results, and `StoreError` when it cannot be written.
     """
     existing = next(parent for parent in (directory, *directory.absolute().parents) if parent.exists())
     if not existing.is_dir():
         raise CampaignError(f"{directory}: {existing} is a file, expected a directory for results")
     _try_to_write(existing, directory)
     if command:
-        check_own_results(directory, command, campaign)
+        check_own_results(directory, command, campaign, program)
 
 
-def check_own_results(directory: Path, command: str, campaign: str = "") -> None:
+def check_own_results(directory: Path, command: str, campaign: str = "", program: Path | None = None) -> None:
     """Check before the work that results in ``directory``, if there are any, may be replaced by those of ``command``.
 
-    ``campaign``: its name, if the command runs one. Raises `CampaignError` for results of another command or campaign.
+    ``campaign``: its name, if the command runs one. ``program``: the file of it, for a command on a program: one of the
+    same name in another folder has the same directory by default. Raises `CampaignError` for results of another
+    command, campaign or program.
     """
     about, plan = (_json(directory / name) for name in ("summary.json", "plan.json"))
     made_by = "measure run" if plan else _MADE_BY.get(str(about.get("format", "")).rpartition("-")[0], command)
     of = plan.get("campaign", {}).get("name", campaign) if plan and made_by == command else campaign
-    if (made_by, of) != (command, campaign):
-        what = f"of campaign '{of}'" if made_by == command else f"of `{made_by}`"
+    traced = Path(str(about.get("program", program))) if program and made_by == command else program
+    if (made_by, of) != (command, campaign) or (traced and program and traced.resolve() != program.resolve()):
+        what = f"of `{made_by}`" if made_by != command else f"of {traced}" if traced else f"of campaign '{of}'"
         raise CampaignError(
             f"{directory}: has results {what}, which would be lost: choose another directory with --out, or remove it"
         )

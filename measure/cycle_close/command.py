@@ -150,7 +150,7 @@ def run_cycleclose(
     guest failed, None if it did not. Raises `CampaignError` for bad input, and when not one interval could be
     simulated.
     """
-    check_results_place(directory, "measure cycleclose")
+    check_results_place(directory, "measure cycleclose", program=job.program)
     try:
         config = load_machine(job.machine, job.settings)
         elf = program_file(job.program, console)

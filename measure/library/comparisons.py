@@ -20,6 +20,7 @@ from measure.library.plots import Kind, Plots
 from measure.perturbation.analysis_types import DEFAULT_DELTA, Perturbation
 from measure.perturbation.run_order import Order
 from measure.report.model import ReportData, VariantReport
+from measure.verdict_files.pair_tables import VALUES_OF_A_PAIR, pair_values
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -103,28 +104,17 @@ class Comparison:
 
         ``variant``: name of a variant; ``comparison``: "inner", "outer_joint" or "outer_held_out".
 
-        Columns: ``a``, ``b`` (the same metric twice across runs), ``rho_before``, ``rho_after``, ``dz`` (change of
-        atanh(rho)) with its interval ``low`` to ``high``, ``all_low`` to ``all_high`` (its interval over all pairs
-        together), ``p`` (familywise), ``q`` (false discovery rate), ``p_spread`` (that runs scatter no more),
-        ``detectable_dz``, ``verdict``, ``note``. ``attrs`` has ``delta`` and ``alpha``.
+        Columns: those of pairs.csv that differ from pair to pair, by the same names (`PAIR_COLUMNS` says what each is):
+        ``a``, ``b`` (the same metric twice across runs), ``baseline_rho``, ``run_rho``, ``delta_z`` with its interval
+        ``ci_low`` to ``ci_high``, its interval over all pairs together, ``p`` (familywise), ``verdict``, ``note`` and
+        more. ``attrs`` has ``delta`` and ``alpha``.
 
         Raises `MeasureError` for a variant or comparison that does not exist.
         """
         import pandas as pd
 
         found = self.perturbation(variant, comparison)
-        rows = [
-            (
-                pair.a, pair.b, pair.baseline_rho, pair.run_rho, pair.delta_z, *pair.ci, *pair.simultaneous,
-                pair.p_adjusted, pair.q_value, pair.p_spread, pair.detectable_dz, pair.verdict, pair.note,
-            )
-            for pair in found.pairs
-        ]  # fmt: skip
-        names = [
-            "a", "b", "rho_before", "rho_after", "dz", "low", "high", "all_low", "all_high", "p", "q", "p_spread",
-            "detectable_dz", "verdict", "note",
-        ]  # fmt: skip
-        table = pd.DataFrame(rows, columns=names)
+        table = pd.DataFrame([pair_values(pair) for pair in found.pairs], columns=VALUES_OF_A_PAIR)
         table.attrs = {"delta": found.delta, "alpha": found.alpha}
         return table
 

@@ -122,7 +122,7 @@ def run_phases(job: Job, machine: Path | None, options: Options, directory: Path
 
     Returns why the guest failed, None if it did not.
     """
-    check_results_place(directory, "measure phases")
+    check_results_place(directory, "measure phases", program=job.program)
     started = time.perf_counter()
     made = profiled(job, machine, options, console)
     vectors, table = made.vectors, made.table
@@ -171,7 +171,7 @@ def run_points(
     """
     from measure.program_phases.program import simulate
 
-    check_results_place(directory, "measure phases")
+    check_results_place(directory, "measure phases", program=job.program)
     points = read_points(*files)
     table, ending = simulate(job, machine, options.interval_instructions, console)
     beyond = points.intervals >= len(table)

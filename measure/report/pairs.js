@@ -96,8 +96,8 @@ function setUpTable() {
   $("filters").addEventListener("submit", (event) => event.preventDefault());
   $("more-pairs").addEventListener("click", () => { table.limit += MORE_ROWS; showRows(); });
   $("pairs-csv").addEventListener("click", () => downloadCsv("pairs",
-    ["a", "b", "variant", "relation", "verdict", "rho_before", "rho_after", "change_of_z", "low", "high", "low_all_pairs",
-      "high_all_pairs", "sd_before", "sd_after", "p_adjusted", "q_value", "note"],
+    ["a", "b", "variant", "relation", "verdict", "baseline_rho", "run_rho", "delta_z", "ci_low", "ci_high",
+      "simultaneous_low", "simultaneous_high", "baseline_z_sd", "run_z_sd", "p", "q", "note"],
     table.rows.map((row) => [row.names[0], row.names.at(-1), row.variant.name, row.kind, DATA.words[row.word], row.before,
       row.after, row.change, row.low, row.high, row.allLow, row.allHigh, row.spreadBefore, row.spreadAfter, row.p, row.q,
       row.note])));

@@ -42,6 +42,8 @@ PAIR_COLUMNS: dict[str, str] = {
     "paired": "Whether baselines and runs were compared in pairs",
 }
 """Columns of the table and their meaning; undefined numbers are null in Parquet and empty in CSV."""
+VALUES_OF_A_PAIR = tuple(PAIR_COLUMNS)[3:-6]
+"""Those columns that say something of the pair, not of its comparison."""
 _TEXT = ("campaign", "variant", "relation", "a", "b", "verdict", "note")
 _WHOLE = ("together", "baselines", "runs")
 
@@ -73,11 +75,13 @@ def _rows(campaign: str, variant: VariantReport) -> Iterator[dict[str, Any]]:
     for one, relation in ((variant.inner, "inner"), (variant.outer_held_out, "outer")):
         if one is not None:
             for pair in one.pairs:
-                values = {"campaign": campaign, "variant": variant.name, "relation": relation, **_values(pair, one)}
+                of = {"campaign": campaign, "variant": variant.name, "relation": relation}
+                values = {**of, **pair_values(pair), **_design(one)}
                 yield {name: _defined(values[name]) for name in PAIR_COLUMNS}
 
 
-def _values(pair: Pair, one: Perturbation) -> dict[str, Any]:
+def pair_values(pair: Pair) -> dict[str, Any]:
+    """`VALUES_OF_A_PAIR` of ``pair``; undefined numbers are nan."""
     low, high = zip(pair.ci, pair.simultaneous, strict=True)
     return {
         "a": pair.a, "b": pair.b, "baseline_rho": pair.baseline_rho, "run_rho": pair.run_rho,
@@ -85,6 +89,11 @@ def _values(pair: Pair, one: Perturbation) -> dict[str, Any]:
         "run_z_sd": pair.run_z_sd, "delta_z": pair.delta_z, "ci_low": low[0], "ci_high": high[0],
         "simultaneous_low": low[1], "simultaneous_high": high[1], "p": pair.p_adjusted, "q": pair.q_value,
         "p_spread": pair.p_spread, "detectable_dz": pair.detectable_dz, "verdict": pair.verdict, "note": pair.note,
+    }  # fmt: skip
+
+
+def _design(one: Perturbation) -> dict[str, Any]:
+    return {
         "delta": one.delta, "level": one.level, "together": one.together,
         "baselines": one.n_baseline, "runs": one.n_runs, "paired": one.paired,
     }  # fmt: skip

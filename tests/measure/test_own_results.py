@@ -53,3 +53,13 @@ def test_the_place_of_results_is_checked_for_others(tmp_path: Path) -> None:
     check_results_place(taken)  # of a command whose files have names of their own
     with pytest.raises(CampaignError, match="has results of `measure run`"):
         check_results_place(taken, "measure perturb")
+
+
+def test_a_program_of_the_same_name_elsewhere_has_results_of_its_own(tmp_path: Path) -> None:
+    directory = tmp_path / "results"
+    directory.mkdir()
+    about = {"format": "perturbation-phases-1", "program": str(tmp_path / "a" / "prog.c")}
+    (directory / "summary.json").write_text(json.dumps(about))
+    check_own_results(directory, "measure phases", program=tmp_path / "a" / "prog.c")
+    with pytest.raises(CampaignError, match=r"has results of .*a/prog\.c, which would be lost: choose another"):
+        check_results_place(directory, "measure phases", program=tmp_path / "b" / "prog.c")

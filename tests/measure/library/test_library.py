@@ -12,6 +12,7 @@ import pytest
 
 import emulator
 import measure
+from measure.verdict_files.pair_tables import pair_rows
 from tests.measure.library.library_campaign import ROOT, write_campaign
 
 MACHINE = ROOT / "configs" / "machines" / "strongarm.yaml"
@@ -31,8 +32,14 @@ def test_verdicts_pairs_and_traces_are_frames(result: measure.Result) -> None:
     pairs = result.pairs("heavy")
     assert len(pairs) == 3
     assert pairs.attrs == {"delta": 0.2, "alpha": 0.05}
-    assert (pairs["low"] <= pairs["dz"]).all()
-    assert (pairs["dz"] <= pairs["high"]).all()
+    assert (pairs["ci_low"] <= pairs["delta_z"]).all()
+    assert (pairs["delta_z"] <= pairs["ci_high"]).all()
+    written = pd.DataFrame(pair_rows(result.report))
+    of_heavy = written[(written["variant"] == "heavy") & (written["relation"] == "inner")].set_index(["a", "b"])
+    for one in pairs.to_dict("records"):  # by the names of pairs.csv
+        for name, value in one.items():
+            if name not in ("a", "b"):
+                assert value == of_heavy.loc[one["a"], one["b"]][name] or pd.isna(value)
     assert len(result.pairs("heavy", "outer_held_out")) == 3
     trace = result.trace("light", 1)
     assert trace.index.name == "seconds"
