@@ -9,6 +9,7 @@ from pathlib import Path, PurePath
 from common.listed_names import listed
 from instrumenter.building.failed_make import MISSING_HEADER, failed_tests, may_need_order
 from instrumenter.building.makefile_switches import word_without
+from instrumenter.building.processor_options import explain_other_processor
 from instrumenter.building.undeclared_names import undeclared_names
 from instrumenter.errors import BuildFailure
 from instrumenter.find.languages import is_cplusplus
@@ -192,6 +193,9 @@ def _advice_on(output: str, target: str, command: str, linked: Sequence[str], tr
     without = _options_without(output, command)
     if without:
         known.append(f"Libraries that are not part of the project are not there. To do without this one: `{without}`")
+    other_processor = explain_other_processor(output)
+    if other_processor:
+        return "\n".join([*known, other_processor])
     undeclared = undeclared_names(output)
     if undeclared:
         remedy = with_flags(command, undeclared.flags, undeclared.languages)

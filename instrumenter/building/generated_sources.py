@@ -8,8 +8,8 @@ from itertools import product
 from pathlib import Path
 
 from common.suggestions import nearest
-from instrumenter.building import openmp
-from instrumenter.building.toolchain import GUEST_TARGET, Toolchain, machine_of
+from instrumenter.building.left_out_flags import notices_about_flags
+from instrumenter.building.toolchain import GUEST_TARGET, Toolchain
 from instrumenter.errors import SourceError, SpecError
 from instrumenter.find.languages import generated_ending, is_cplusplus
 from instrumenter.find.sites import FoundSites
@@ -65,7 +65,7 @@ def generate(
     }
     if metrics:
         files["measure_counters.c"] = layout.definition()
-    warnings = dict.fromkeys(openmp.notices_about_flags(flags, machine_of(target)))
+    warnings = dict.fromkeys(notices_about_flags(flags, target))
     warnings |= dict.fromkeys(warning for result in results.values() for warning in result.events.warnings)
     places: dict[str, dict[str, int]] = {metric: {} for metric in metrics}
     for metric, result in product(metrics, results.values()):

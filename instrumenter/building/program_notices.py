@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from common.listed_names import listed
-from instrumenter.building import openmp
+from instrumenter.building import left_out_flags
 from instrumenter.building.build_advice import with_flags
 
 _NOT_OPTIMISED = "Compiled without optimisation"
@@ -17,7 +17,7 @@ _LEVEL = re.compile(r"-O(\w*)")
 
 def is_notice(text: str) -> bool:
     """Whether a warning about a build is about how it was compiled, and no event that a counter may miss."""
-    return openmp.is_notice(text) or text.startswith(_NOT_OPTIMISED)
+    return left_out_flags.is_notice(text) or text.startswith(_NOT_OPTIMISED)
 
 
 def optimisation_notices(units: Iterable[Mapping[str, Any]], command: str) -> list[str]:

@@ -27,7 +27,8 @@ from common.listed_names import listed
 from common.source_digest import source_digest
 from instrumenter.building import made_programs
 from instrumenter.building.generated_sources import add_places, explain_no_events
-from instrumenter.building.openmp import HEADERS, openmp_notices
+from instrumenter.building.left_out_flags import notices_about_build
+from instrumenter.building.openmp import HEADERS
 from instrumenter.building.program_build import (
     PACKAGE,
     AnySampler,
@@ -47,7 +48,7 @@ from instrumenter.building.project_tree import (
     write_compilers,
 )
 from instrumenter.building.relink import COMMAND_NAME
-from instrumenter.building.toolchain import GUEST_TARGET, Toolchain, compiler_version, machine_of
+from instrumenter.building.toolchain import GUEST_TARGET, Toolchain, compiler_version
 from instrumenter.errors import InstrumenterError, SourceError, SpecError
 from instrumenter.find.find import find_source_events
 from instrumenter.find.sites import FoundSites
@@ -234,8 +235,8 @@ def _without_program(directory: Path, command: str) -> ProjectRecipe:
 @functools.cache
 def _wrapper_digest() -> str:
     here = Path(__file__).parent
-    names = ("project.py", "project_tree.py", "made_programs.py", "openmp.py", "program_notices.py")
-    return source_digest([PACKAGE / "wrapper", HEADERS, *(here / name for name in names)])
+    names = ("project", "project_tree", "made_programs", "openmp", "processor_options", "program_notices")
+    return source_digest([PACKAGE / "wrapper", HEADERS, *(here / f"{name}.py" for name in names)])
 
 
 class _Tree:
@@ -296,7 +297,7 @@ class _Tree:
             raise
         self.log.unlink(missing_ok=True)
         if not spec.metrics:  # once for a campaign, not for each set of counters
-            for notice in openmp_notices(read_listing(self._listing), machine_of(spec.target)):
+            for notice in notices_about_build(read_listing(self._listing), spec.target):
                 notify(notice)
 
     def linked(self) -> list[str]:
@@ -376,7 +377,7 @@ class _Tree:
             shutil.copy2(self._binary, to)
             return
         spec = spec.model_copy(update={"root": str(self._tree)})
-        line = read_command_line([*link["words"], "-o", str(to)], Path(link["directory"]))
+        line = read_command_line([*link["words"], "-o", str(to)], Path(link["directory"]), target=spec.target)
         wrapper = Wrapper(line, Path(link["directory"]), spec, Toolchain(spec.target), link["driver"])
         wrapper.listed = False
         wrapper.keep_link_in = to.parent if spec.sections and not spec.code_offset_bytes else None
@@ -392,7 +393,7 @@ class _Tree:
         """Sites and places of each metric in the program, events that counters may miss, and notices about how it was
         compiled. Raises `SpecError`."""
         entries = read_listing(self._listing)
-        notices = openmp_notices(entries, machine_of(spec.target))
+        notices = notices_about_build(entries, spec.target)
         if not spec.metrics:
             return {}, {}, notices
         units = [each for each in entries if each["kind"] == "unit"]
@@ -444,7 +445,7 @@ class _Tree:
 def _events(unit: Mapping[str, Any], metric: str, spec: MetricSpec, target: str) -> FoundSites:
     """The events of a unit, for an explanation."""
     directory = Path(unit["directory"])
-    line = read_command_line(unit["words"], directory, unit["driver"] == "c++")
+    line = read_command_line(unit["words"], directory, unit["driver"] == "c++", target)
     wrapper = Wrapper(line, directory, WrapperSpec(), Toolchain(target), unit["driver"])
     source = next(token for token in line.sources if token.words[0] == unit["source"])
     text = wrapper.preprocessed(source).encode("utf-8", "surrogateescape")

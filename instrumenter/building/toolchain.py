@@ -20,6 +20,7 @@ from typing import NoReturn
 from common import compiler_cache
 from common.shared_folders import locked
 from instrumenter.building import c_library, openmp
+from instrumenter.building.left_out_flags import notices_about_flags, without_left_out
 from instrumenter.errors import SourceError, ToolchainError
 from instrumenter.find.languages import OLD_C_FLAGS, flags_of_language, is_cplusplus
 
@@ -211,11 +212,10 @@ class Toolchain:
             raise SourceError(f"{source}: no such source file")
         full = source.resolve()
         given = [flag for flag in flags_of_language(full, flags) if flag not in _UNWANTED_OUTPUT]
-        wanted = openmp.without(given)
-        if wanted != given:
-            self._tell_once(openmp.NOTICE.format(machine=machine_of(self.target)))
+        for notice in notices_about_flags(given, self.target):
+            self._tell_once(notice)
         driver = compiler_name_for([full])
-        arguments = ["-E", *ALWAYS, *wanted, *openmp.HEADER_WORDS, str(full)]
+        arguments = ["-E", *ALWAYS, *self._usable(given), *openmp.HEADER_WORDS, str(full)]
         status, out, err = self.run(arguments, full.parent, driver)
         if status:
             raise SourceError(_first_errors(err, f"{source} cannot be preprocessed"))
@@ -223,7 +223,7 @@ class Toolchain:
 
     def compile(self, source: Path, flags: Sequence[str], output: Path) -> None:
         """Compile one source into the object file ``output``. Raises `SourceError`."""
-        arguments = [*ALWAYS, *openmp.without(flags), "-c", str(source), "-o", str(output)]
+        arguments = [*ALWAYS, *self._usable(flags), "-c", str(source), "-o", str(output)]
         self._checked(self.run, arguments, output.parent, compiler_name_for([source]))
 
     def link(self, inputs: Sequence[Path], flags: Sequence[str], output: Path, driver: str = "cc") -> None:
@@ -332,7 +332,10 @@ class Toolchain:
 
     def link_arguments(self, inputs: Sequence[str], flags: Sequence[str], output: str) -> list[str]:
         """The compiler's arguments that link a program for this target."""
-        return [*ALWAYS, *inputs, *openmp.without(flags), *(["-static"] if self.target else []), "-o", output]
+        return [*ALWAYS, *inputs, *self._usable(flags), *(["-static"] if self.target else []), "-o", output]
+
+    def _usable(self, flags: Iterable[str]) -> list[str]:
+        return without_left_out(flags, self.target)
 
     def _tell_once(self, message: str) -> None:
         if message not in _told:
@@ -367,11 +370,6 @@ def as_optimised_link(words: Sequence[str]) -> list[str]:
     before = ["", *words[:-1]]
     kept = [word for word, last in zip(words, before, strict=False) if last == "-Xlinker" or not _LEVEL.fullmatch(word)]
     return [*kept, "-O2"]
-
-
-def machine_of(target: str | None) -> str:
-    """What programs for ``target`` run on, in words."""
-    return "the emulated machine" if target == GUEST_TARGET else "static programs of this machine"
 
 
 def compiler_name_for(sources: Iterable[Path]) -> str:

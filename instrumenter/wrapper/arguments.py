@@ -2,8 +2,8 @@
 
 A `CommandLine` is a list of `Token`s. Each is an option with its value or an input, and its `Kind` says to which step
 of the work it belongs; the arguments of the preprocessor, the compiler and the linker are composed from the tokens.
-Options for other machines that build systems pass (``-march=native``), options that would remove the program's
-symbols or make it relocatable, and OpenMP (`instrumenter.building.openmp`) are left out.
+Options for other machines that build systems pass (`instrumenter.building.processor_options`), options that would
+remove the program's symbols or make it relocatable, and OpenMP (`instrumenter.building.openmp`) are left out.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from enum import Enum
 from pathlib import Path, PurePath
 
 from instrumenter.building import openmp
-from instrumenter.building.toolchain import ALWAYS
+from instrumenter.building.processor_options import is_left_out, is_probe
+from instrumenter.building.toolchain import ALWAYS, GUEST_TARGET
 from instrumenter.errors import SourceError
 
 
@@ -97,13 +98,15 @@ class CommandLine:
     """A parsed compiler command line, with response files expanded.
 
     ``stage``: ``link``, ``compile`` (-c), ``assembly`` (-S), ``check`` (-fsyntax-only), or ``ask`` for a command that
-    neither compiles nor links (-E, -M, --version) or compiles a header.
+    neither compiles nor links (-E, -M, --version) or compiles a header. ``processor_options``: those for another
+    processor, which are left out.
     """
 
     tokens: tuple[Token, ...]
     stage: str
     shared: bool
     relocatable: bool
+    processor_options: tuple[str, ...] = ()
 
     @property
     def output(self) -> str | None:
@@ -159,12 +162,16 @@ class CommandLine:
         return words
 
 
-def read_command_line(arguments: Sequence[str], directory: Path, cplusplus: bool = False) -> CommandLine:
+def read_command_line(
+    arguments: Sequence[str], directory: Path, cplusplus: bool = False, target: str | None = GUEST_TARGET
+) -> CommandLine:
     """Parse a command line; response files are searched for in ``directory``.
 
-    ``cplusplus``: the driver's default language. Raises `SourceError` for an option without its value.
+    ``cplusplus``: the driver's default language; ``target``: what is compiled for. Raises `SourceError` for an option
+    without its value.
     """
     tokens = tuple(_tokens(_expand(arguments, directory, 0), cplusplus))
+    tokens, processor_options = _for_target(tokens, directory, target)
     stage = "link"
     for token in tokens:
         word = token.words[0]
@@ -175,7 +182,20 @@ def read_command_line(arguments: Sequence[str], directory: Path, cplusplus: bool
             stage = {"-c": "compile", "-S": "assembly", "-fsyntax-only": "check"}[word]
     inputs = any(t.kind in (Kind.C, Kind.PREPROCESSED, Kind.OTHER_SOURCE, Kind.FILE) for t in tokens)
     words = {token.words[0] for token in tokens}
-    return CommandLine(tokens, stage if inputs else "ask", "-shared" in words, bool({"-r", "-Wl,-r"} & words))
+    return CommandLine(tokens, stage if inputs else "ask", "-shared" in words, bool({"-r", "-Wl,-r"} & words),
+                       processor_options)  # fmt: skip
+
+
+def _for_target(
+    tokens: tuple[Token, ...], directory: Path, target: str | None
+) -> tuple[tuple[Token, ...], tuple[str, ...]]:
+    """The tokens, with options for another processor left out, and these; unchanged where it is asked whether the
+    compiler has them."""
+    sources = [t.words[0] for t in tokens if t.kind in (Kind.C, Kind.PREPROCESSED, Kind.OTHER_SOURCE)]
+    if is_probe(sources, directory):
+        return tokens, ()
+    options = [t.words[0] for t in tokens if len(t.words) == 1 and is_left_out(t.words[0], target)]
+    return tuple(replace(t, kind=Kind.LEFT_OUT) if t.words[0] in options else t for t in tokens), tuple(options)
 
 
 def _expand(arguments: Sequence[str], directory: Path, depth: int) -> Iterator[str]:

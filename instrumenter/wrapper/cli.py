@@ -52,7 +52,7 @@ def compile_and_link(arguments: Sequence[str], driver: str) -> int:
     """Execute a command line in the current directory; the exit status is the compiler's."""
     from instrumenter.errors import InstrumenterError, SpecError
     from instrumenter.wrapper.arguments import read_command_line
-    from instrumenter.wrapper.listing import note_openmp
+    from instrumenter.wrapper.listing import note_left_out
     from instrumenter.wrapper.plain_compile import counts_nothing, plain_spec
 
     try:
@@ -64,9 +64,10 @@ def compile_and_link(arguments: Sequence[str], driver: str) -> int:
             sys.stdout.write(help_text(driver, sys.stdout.isatty()))
             if sys.stdout.isatty():
                 return 0
-        line = read_command_line(arguments, Path.cwd(), driver == "c++")
-        note_openmp(line, Path.cwd())
         plain = plain_spec()
+        target = plain.target if plain is not None else _target_of_environment()
+        line = read_command_line(arguments, Path.cwd(), driver == "c++", target)
+        note_left_out(line, Path.cwd())
         if plain is not None and line.stage == "ask":
             _exec_compiler(line.plain_words(), plain.target, driver)
         if plain is not None and counts_nothing(line, plain, driver, Path.cwd()):
@@ -78,6 +79,13 @@ def compile_and_link(arguments: Sequence[str], driver: str) -> int:
         return _complain(error, WORK_FAILED)
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def _target_of_environment() -> str:
+    """What a specification that somebody wrote compiles for. Raises `SpecError`."""
+    from instrumenter.wrapper.environment_spec import WrapperSpec, spec_from_environment
+
+    return (spec_from_environment() or WrapperSpec()).target
 
 
 def _exec_compiler(words: Sequence[str], target: str, driver: str) -> NoReturn:

@@ -23,7 +23,7 @@ from common.file_cache import cache_directory
 from common.source_digest import source_digest
 from instrumenter.building.code_size import has_code
 from instrumenter.building.generated_sources import add_places
-from instrumenter.building.openmp import NOTICE
+from instrumenter.building.left_out_flags import notices_about_flags
 from instrumenter.building.program_build import NULL_CONTROL_SOURCE, RUNTIME, RUNTIME_FLAGS, padding_source
 from instrumenter.building.relink import PADDING_SOURCE, keep_link, wanted_symbols
 from instrumenter.building.toolchain import (
@@ -34,7 +34,6 @@ from instrumenter.building.toolchain import (
     as_optimised_link,
     compiler_version,
     linker_arguments,
-    machine_of,
     without_preprocessor_flags,
 )
 from instrumenter.errors import SourceError, SpecError
@@ -260,9 +259,10 @@ class Wrapper:
         static = [] if self.line.shared or self.line.relocatable else ["-static"]
         first, last = ([], []) if self.line.relocatable else self._runtime()
         inputs = as_optimised_link(inputs)
-        if self.line.without_openmp and self.listed and not os.environ.get(LOG_VARIABLE):
+        if self.listed and not os.environ.get(LOG_VARIABLE):
             # For a whole build, which has a listing, it is told once, at the end.
-            self.toolchain.notify(NOTICE.format(machine=machine_of(self.toolchain.target)))
+            for notice in notices_about_flags(self.line.words(Kind.LEFT_OUT), self.toolchain.target):
+                self.toolchain.notify(notice)
         is_kept = is_replaced(place)
         if self.keep_link_in is not None and is_kept:
             return self._link_and_keep([*first, *inputs, *last, *static], place)

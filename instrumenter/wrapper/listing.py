@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from instrumenter.building.openmp import ENTRY
+from instrumenter.building import openmp, processor_options
 from instrumenter.wrapper.arguments import CommandLine
 
 LOG_VARIABLE = "INSTRUMENT_LOG"
@@ -28,15 +28,22 @@ def write_entry(output: Path, entry: Mapping[str, Any]) -> None:
         file.write(line.encode())
 
 
-def note_openmp(line: CommandLine, directory: Path) -> None:
-    """List the outputs of a command line, before it is executed, if it wants the OpenMP that is left out; only in the
-    listing of a whole build, for calls that only compile have no other one."""
-    if not line.without_openmp or not os.environ.get(LOG_VARIABLE) or line.stage not in ("link", "compile", "assembly"):
+def note_left_out(line: CommandLine, directory: Path) -> None:
+    """List the outputs of a command line, before it is executed, if it wants OpenMP or another processor's
+    instructions, which are left out; only in the listing of a whole build, for calls that only compile have no other
+    one."""
+    if not os.environ.get(LOG_VARIABLE) or line.stage not in ("link", "compile", "assembly"):
         return
+    left_out: list[dict[str, Any]] = []
+    if line.without_openmp:
+        left_out.append({"kind": openmp.ENTRY})
+    if line.processor_options:
+        left_out.append({"kind": processor_options.ENTRY, "options": line.processor_options})
     ending = ".s" if line.stage == "assembly" else ".o"
     made = ["a.out"] if line.stage == "link" else [Path(each.words[0]).stem + ending for each in line.sources]
-    for name in [line.output] if line.output else made:
-        write_entry(directory / name, {"kind": ENTRY, "output": str(directory / name)})
+    for entry in left_out:
+        for name in [line.output] if line.output else made:
+            write_entry(directory / name, {**entry, "output": str(directory / name)})
 
 
 def read_listing(path: Path) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from rich.markup import escape
 
 from common.listed_names import listed
 from common.yaml_document import YamlDocument
+from instrumenter.building.processor_options import explain_other_processor
 from instrumenter.building.program_build import Build
 from instrumenter.building.program_notices import is_notice
 from instrumenter.building.undeclared_names import undeclared_names
@@ -188,6 +189,9 @@ def _check_machine(path: Path) -> None:
 def _link_advice(message: str, missing: list[str], sources: Sequence[Path], flags: str) -> str:
     """``message`` on a build that failed, with what to do about its ``flags`` or the names that the linker missed."""
     if sources and not missing and re.search("does not compile|cannot be preprocessed", message):
+        other_processor = explain_other_processor(message)
+        if other_processor:
+            return f"{message}\n{other_processor}"
         undeclared = undeclared_names(message)
         if undeclared:
             return f"{message}\n{undeclared.explanation('Include')}: --flags '{flags} {undeclared.flags}'"

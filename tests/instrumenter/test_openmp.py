@@ -17,7 +17,7 @@ from instrumenter.building.toolchain import HOST_TARGET
 from instrumenter.errors import SourceError
 from instrumenter.spec.software_metrics import MetricSpec
 from instrumenter.wrapper.arguments import Kind, read_command_line
-from instrumenter.wrapper.listing import LOG_VARIABLE, note_openmp, read_listing
+from instrumenter.wrapper.listing import LOG_VARIABLE, note_left_out, read_listing
 from tests.instrumenter.guest_output import output_of
 
 pytestmark = pytest.mark.usefixtures("own_cache")
@@ -218,10 +218,10 @@ def test_the_listing_names_what_is_made_without_openmp(
     folder = tmp_path / "here"
     folder.mkdir()
     line = read_command_line(command.split(), folder)
-    note_openmp(line, folder)
+    note_left_out(line, folder)
     assert list(folder.iterdir()) == []  # without a listing of the whole build there is none for this
     monkeypatch.setenv(LOG_VARIABLE, str(folder / "listing"))
-    note_openmp(line, folder)
+    note_left_out(line, folder)
     assert read_listing(folder / "listing") == [{"kind": ENTRY, "output": str(folder / name)} for name in made]
 
 
