@@ -104,7 +104,8 @@ class Comparison:
 
         ``variant``: name of a variant; ``comparison``: "inner", "outer_joint" or "outer_held_out".
 
-        Columns: those of pairs.csv that differ from pair to pair, by the same names (`PAIR_COLUMNS` says what each is):
+        Columns: those of pairs.csv that differ from pair to pair, by the same names (pairs.parquet has a description
+        of each):
         ``a``, ``b`` (the same metric twice across runs), ``baseline_rho``, ``run_rho``, ``delta_z`` with its interval
         ``ci_low`` to ``ci_high``, its interval over all pairs together, ``p`` (familywise), ``verdict``, ``note`` and
         more. ``attrs`` has ``delta`` and ``alpha``.
