@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePath
 
 from common.listed_names import listed
+from instrumenter.building.empty_submodules import explain_empty_submodules
 from instrumenter.building.failed_make import MISSING_HEADER, failed_tests, may_need_order
 from instrumenter.building.makefile_switches import word_without
 from instrumenter.building.processor_options import explain_other_processor
@@ -177,6 +178,9 @@ def first_error(message: str) -> str:
 def _advice_on(output: str, target: str, command: str, linked: Sequence[str], tree: Path | None) -> str:
     """Sentences on ``output``, what ``command`` printed: a remedy for each known problem, or general ones. ``target``,
     ``linked``, ``tree``: as for `failed_build`."""
+    submodules = explain_empty_submodules(tree, output) if tree else None
+    if submodules:
+        return submodules
     words = {
         "make_tools": with_make_words(command, "LD=$CC AR=$AR"),
         "make_no_manual": with_make_words(command, "MAKEINFO=true HELP2MAN=true"),

@@ -65,9 +65,9 @@ def explain_other_processor(output: str) -> str | None:
         return None
     return (
         "The sources have code for another processor (its instructions, or functions that stand for them), and the "
-        "emulated machine is a RISC-V. Build their portable code, if they have any: such a macro or option often has "
-        "NO_SIMD, NO_ASM, PORTABLE, GENERIC or SCALAR in its name. Or measure on this machine's own processor, by "
-        "`machine: {host: perf}` in a campaign (docs/host_processor.md)"
+        "emulated machine is a RISC-V. Build their portable code, if they have any: such a macro, option or "
+        "folder often has NO_SIMD, NO_ASM, PORTABLE, GENERIC, SCALAR or REF in its name. Or measure on this machine's "
+        "own processor, by `machine: {host: perf}` in a campaign (docs/host_processor.md)"
     )
 
 
