@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path, PurePath
 
 from common.listed_names import listed
@@ -129,6 +131,7 @@ _REFUSED_ADVICE = (
 )
 _DECLARATIONS = "-D__BEGIN_DECLS= -D__END_DECLS="
 _MOST_PROGRAMS = 6  # in a message
+_MOST_FOLDERS = 1_000  # of a project, in which a header is looked for
 _CMAKE_BUILD = re.compile(r"(?<!\S)cmake --build \S+")
 _MAKE_FOLDER = re.compile(r"-C *(\S+)|(?:^|[;&] *)cd (\S+)(?= *&&)")
 _TARGETS = re.compile(r"^(?: +[\w./%-]+)+")
@@ -210,7 +213,7 @@ def _advice_on(output: str, target: str, command: str, linked: Sequence[str], tr
     if above and not _MAKE_FOLDER.search(command):
         known.append(_ABOVE_ADVICE.format(**above.groupdict(), below=f"cd SUBDIRECTORY && {command}"))
     for missing in absent[:1]:
-        folder = _folder_with(tree, missing["missing"]) if tree else None
+        folder = folder_with(tree, missing["missing"]) if tree else None
         if folder is not None:
             remedy = with_flags(command, f"-I$PWD/{folder}".removesuffix("/."))  # make may go into other folders
             known.append(_OWN_HEADER_ADVICE.format(**missing.groupdict(), folder=folder, command=remedy))
@@ -236,11 +239,14 @@ def _advice_on(output: str, target: str, command: str, linked: Sequence[str], tr
     )
 
 
-def _folder_with(tree: Path, header: str) -> str | None:
+def folder_with(tree: Path, header: str) -> str | None:
     """The folder below ``tree`` from which the header can be included by its name, the nearest to the top; None if
-    there is none."""
+    there is none among the first `_MOST_FOLDERS`."""
     names = Path(header).parts
-    found = [path for path in tree.rglob(names[-1]) if path.parts[-len(names) :] == names] if names else []
+    places = (
+        Path(folder, names[-1]) for folder, _, files in islice(os.walk(tree), _MOST_FOLDERS) if names[-1] in files
+    )
+    found = [path for path in places if path.parts[-len(names) :] == names]
     folders = [path.relative_to(tree).parents[len(names) - 1] for path in found]
     return str(min(folders, key=lambda folder: (len(folder.parts), str(folder)))) if folders else None
 

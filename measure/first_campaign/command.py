@@ -15,6 +15,7 @@ from rich.markup import escape
 
 from common.listed_names import listed
 from common.yaml_document import YamlDocument
+from instrumenter.building.build_advice import folder_with
 from instrumenter.building.processor_options import explain_other_processor
 from instrumenter.building.program_build import Build
 from instrumenter.building.program_notices import is_notice
@@ -51,6 +52,7 @@ _HEAVY_PERCENT = 5.0  # added instructions of a counter
 _MOST_FILES_TOLD = 6  # in a message
 _UNDEFINED = re.compile(r"undefined symbol: ([^\n]*[^\s])")
 _AT_LIMIT = re.compile(r"did not end within [\d,]+ instructions")
+_NO_HEADER = re.compile(r"'([^'\n]+)' file not found")
 _CLOCK_HZ = 1_000_000_000  # any value: the program does not sample itself
 
 
@@ -195,6 +197,9 @@ def _link_advice(message: str, missing: list[str], sources: Sequence[Path], flag
         undeclared = undeclared_names(message)
         if undeclared:
             return f"{message}\n{undeclared.explanation('Include')}: --flags '{flags} {undeclared.flags}'"
+        header = _NO_HEADER.search(message)
+        if header:
+            return f"{message}\n{_header_advice(header[1], sources, flags)}{_project_of(sources)}"
         return (
             f"{message}\nFlags of the compiler, such as -std=c++20 or -I with a directory, are given with --flags"
             f"{_project_of(sources)}"
@@ -217,6 +222,19 @@ def _link_advice(message: str, missing: list[str], sources: Sequence[Path], flag
             f"{sources[0].name} OTHER.c -lm -o NAME' --binary NAME"
         )
     return message
+
+
+def _header_advice(header: str, sources: Sequence[Path], flags: str) -> str:
+    """What to do about a header that was not found: where it is near ``sources``, or that its library is not there."""
+    folder = folder_with(sources[0].resolve().parent, header)
+    if folder is not None:
+        near = os.path.relpath(sources[0].resolve().parent / folder)
+        return f"{header} is in the folder {near}, where the compiler does not look for it: --flags '{flags} -I {near}'"
+    return (
+        f"{header} is not there: only the C and C++ libraries and the program's own sources are. Leave out the library "
+        "that it belongs to, if the program has a macro for that (--flags), or give a directory with its sources, too: "
+        "measure init DIRECTORY --build COMMAND"
+    )
 
 
 def _project_of(sources: Sequence[Path]) -> str:

@@ -374,3 +374,21 @@ def test_a_program_that_runs_long_gets_its_limit(folder: Path) -> None:
     assert measure("init", "demo.c", "--force").exit_code == 0
     assert load_campaign(folder / "demo.yaml")[0].limits.instructions == 10_000_000_000
     assert "--limit: expected a count" in failed("demo.c", "--limit", "many").replace("'--limit'", "--limit")
+
+
+def test_a_header_that_is_not_found_is_looked_for_near_the_source(folder: Path) -> None:
+    (folder / "app.c").write_text('#include "parts/one.h"\nint main(void) { return ONE - 1; }\n')
+    told = failed("app.c")
+    assert "parts/one.h is not there: only the C and C++ libraries and the program's own sources are." in told
+    assert "measure init DIRECTORY --build COMMAND" in told
+    (folder / "include/parts").mkdir(parents=True)
+    (folder / "include/parts/one.h").write_text("#define ONE 1\n")
+    told = failed("app.c", "--flags", "-O1")
+    assert "parts/one.h is in the folder include, where the compiler does not look for it: --flags '-O1 -I include'" in told
+
+
+def test_a_source_for_another_processor_is_refused_with_what_to_do(folder: Path) -> None:
+    (folder / "app.c").write_text('int main(void) { int a; __asm__("rdtsc" : "=a"(a)); return a; }\n')
+    told = failed("app.c")
+    assert "the emulated machine is a RISC-V" in told
+    assert "`machine: {host: perf}`" in told
