@@ -24,7 +24,7 @@ from emulator.engine.decode.operations import (
     SET_ROUNDING,
     SLOW,
 )
-from emulator.engine.instrument.line_timestamps import NEARBY_BYTES
+from emulator.engine.instrument.line_timestamps import COVERED_BYTES
 from emulator.events import MAX_BLOCK_INSTRUCTIONS, OpClass
 
 # The words of the job: the block's pc, the host function that runs it, its hotness threshold, the host address of the
@@ -60,6 +60,8 @@ DYNAMIC = 7  # the rounding mode in fcsr
 KNOWN, AMBIGUOUS, NEW_PAGES = 0xFFFF, 1 << 19, 2 << 19  # of `CodeShadow`
 ASK_PYTHON = 0xFFFFFFFF  # in ``block_index``: a dispatch miss at this address returns to Python
 N_REGISTERS = 32
+ACCESS_FIELDS = 4  # of an access in ``accessed``
+_FAR = 1 << 20  # beyond all offsets
 
 _BRANCH, _JUMP, _CALL, _RETURN = (int(one) for one in (OpClass.BRANCH, OpClass.JUMP, OpClass.CALL, OpClass.RETURN))
 _INDIRECT_CALL, _INDIRECT_JUMP = int(OpClass.INDIRECT_CALL), int(OpClass.INDIRECT_JUMP)
@@ -76,8 +78,8 @@ class BlockTables(NamedTuple):
     """What the kernel writes: the arrays of `BlockFacts`; the interpreter's ``operations``, ``descriptors``,
     ``block_index`` and ``dispatch_table`` (both by pc / 2).
 
-    ``accessed``: scratch, (32, 1 + instructions of a block): for each base register the number of its accesses, then
-    their offsets, times two and plus 1 for stores.
+    ``accessed``: scratch, (32, 1 + `ACCESS_FIELDS` x instructions of a block): for each base register the number of its
+    accesses, then of each the offset, 1 for stores (else 0), its operation, and 1 + its place in the block.
     """
 
     blocks: NDArray[np.void]
@@ -201,8 +203,9 @@ def decode_block(job, guest, tables, isa):  # type: ignore[no-untyped-def]
             put(tables.operations[n_operations], SLOW, 0, 0, pc, 0)
             n_operations += 1
         else:
-            timestamped = timestamped_place(tables, about, word, imm, n)
-            n_operations += put_operations(tables, isa, n_operations, row, word, mode, imm, pc, length, timestamped)
+            at = n_operations
+            n_operations += put_operations(tables, isa, n_operations, row, word, mode, imm, pc, length)
+            remember_access(tables, about, word, imm, n, at)
         kind, target = transfer(about, word, kind, imm, pc, was_auipc, auipc_value)
         was_auipc = -1
         if about.jump == AUIPC:
@@ -213,6 +216,8 @@ def decode_block(job, guest, tables, isa):  # type: ignore[no-untyped-def]
         if slow or ends:
             is_open = 1 if not slow and about.slow else 0
             break
+    for register in range(N_REGISTERS):
+        timestamp(tables, register)
     if n != 0:
         if is_open:
             put(tables.operations[n_operations], FALL_THROUGH, 0, 0, last, pc)
@@ -286,24 +291,65 @@ def observed_register(kind, number):  # type: ignore[no-untyped-def]
     return number + 32 if kind == KIND_F else number
 
 
-def timestamped_place(tables, about, word, imm, n):  # type: ignore[no-untyped-def]
-    """The field ``timestamped`` of the ``n``-th operation; remembers its access and what it writes."""
-    timestamped, rs1 = 0, word >> 15 & 31
-    if about.access and rs1 != 2:
-        timestamped = n + 1
-        store = about.access >> 1  # ACCESS_STORE
-        for place in range(tables.accessed[rs1, 0]):
-            before = tables.accessed[rs1, 1 + place]
-            if abs(imm - (before >> 1)) < NEARBY_BYTES and store <= (before & 1):
-                timestamped = 0
-        tables.accessed[rs1, 1 + tables.accessed[rs1, 0]] = imm << 1 | store
-        tables.accessed[rs1, 0] += 1
+def remember_access(tables, about, word, imm, n, at):  # type: ignore[no-untyped-def]
+    """Remember the access of the ``n``-th instruction, whose operation is ``at``; give timestamps to those through the
+    register that it writes."""
+    rs1 = word >> 15 & 31
+    if about.access:
+        accessed = tables.accessed[rs1]
+        one = 1 + ACCESS_FIELDS * accessed[0]
+        accessed[one], accessed[one + 1], accessed[one + 2] = imm, about.access >> 1, at  # ACCESS_STORE
+        accessed[one + 3] = n + 1
+        accessed[0] += 1
     if about.kind_rd == KIND_X:
-        tables.accessed[(word >> 7 & 31) if about.has_rd else 0, 0] = 0
-    return timestamped
+        timestamp(tables, (word >> 7 & 31) if about.has_rd else 0)
 
 
-def put_operations(tables, isa, at, row, word, mode, imm, pc, length, timestamped):  # type: ignore[no-untyped-def]
+def timestamp(tables, register):  # type: ignore[no-untyped-def]
+    """Set the field ``timestamped`` of the operations of accesses through the register's value, and forget them, as
+    `line_timestamps.timestamped_accesses` does: first for the stores, then for the others that these do not cover."""
+    accessed = tables.accessed[register]
+    end = 1 + ACCESS_FIELDS * accessed[0]
+    accessed[0] = 0
+    timestamp_kind(tables, accessed, end, 1)
+    for one in range(1, end, ACCESS_FIELDS):
+        if accessed[one + 1] == 0:
+            low: Any = -_FAR
+            high: Any = _FAR
+            for other in range(1, end, ACCESS_FIELDS):
+                offset = accessed[other]
+                if accessed[other + 1] == 1 and tables.operations[accessed[other + 2]].timestamped:
+                    if offset <= accessed[one]:
+                        low = max(low, offset)
+                    if offset >= accessed[one]:
+                        high = min(high, offset)
+            if high - low <= COVERED_BYTES:
+                accessed[one + 1] = 2  # covered
+    timestamp_kind(tables, accessed, end, 0)
+
+
+def timestamp_kind(tables, accessed, end, kind):  # type: ignore[no-untyped-def]
+    """Timestamp the fewest accesses of a kind, 1 for stores, between which the others of the kind lie."""
+    last: Any = -_FAR
+    while True:
+        nearest: Any = _FAR  # after the last
+        farthest: Any = -_FAR  # that the last one reaches
+        for one in range(1, end, ACCESS_FIELDS):
+            offset = accessed[one]
+            if accessed[one + 1] == kind and offset > last:
+                nearest = min(nearest, offset)
+                if offset - last <= COVERED_BYTES:
+                    farthest = max(farthest, offset)
+        if nearest == _FAR:
+            return
+        last = max(nearest, farthest)
+        for one in range(1, end, ACCESS_FIELDS):
+            if accessed[one + 1] == kind and accessed[one] == last:
+                tables.operations[accessed[one + 2]].timestamped = accessed[one + 3]
+                break
+
+
+def put_operations(tables, isa, at, row, word, mode, imm, pc, length):  # type: ignore[no-untyped-def]
     """Fill the operation of an instruction, between changes of the rounding mode if its own is fixed; their number."""
     about = isa.rows[row]
     n = 1
@@ -323,7 +369,6 @@ def put_operations(tables, isa, at, row, word, mode, imm, pc, length, timestampe
     operation.rs1 = (word >> 15 & 31) + 32 * (about.kind_rs1 == KIND_F)
     operation.rs2 = (word >> 20 & 31) + 32 * (about.kind_rs2 == KIND_F)
     operation.rs3 = (word >> 27 & 31) + 32 * (about.kind_rs3 == KIND_F)
-    operation.timestamped = timestamped
     return n
 
 
@@ -425,6 +470,6 @@ def signed(value, bits):  # type: ignore[no-untyped-def]
 
 
 HELPERS = (
-    has_room, decode_block, fetch, row_of, class_of, ending, put_fact, observed_register, timestamped_place,
-    put_operations, put, transfer, interned_number, enter, note, immediate, signed,
+    has_room, decode_block, fetch, row_of, class_of, ending, put_fact, observed_register, timestamp_kind, timestamp,
+    remember_access, put_operations, put, transfer, interned_number, enter, note, immediate, signed,
 )  # fmt: skip

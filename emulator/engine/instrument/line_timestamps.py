@@ -8,11 +8,12 @@ line not touched for 4.3 G instructions looks younger than it is.
 Stores write their time into a second table, too, which lies behind the first: a line that has stayed in a cache since
 it was written is dirty.
 
-Accesses that almost certainly touch a line touched a moment ago get no timestamp (`timestamped_accesses`).
+Accesses to lines that other accesses of their block timestamp get none themselves (`timestamped_accesses`).
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 
 import numpy as np
@@ -23,8 +24,9 @@ from emulator.engine.hart_state import REUSE_BINS, Hart
 from emulator.events import ACCESS_STORE
 from emulator.isa.decode import Instruction
 
-_STACK_POINTER = 2
-NEARBY_BYTES = 32
+_FAR = 1 << 20  # beyond all offsets
+COVERED_BYTES = 32
+"""Two accesses at most so far apart touch all lines between them, of so many bytes or more."""
 # Half a page and a cache line. The two timestamps of a guest line must not lie a power of two apart: AMD Zen processors
 # predict a line of their cache by a hash of address bits, mispredict at every store if the two collide, and run a
 # program of many stores three times slower. Any processor delays a load behind a store with the same page offset.
@@ -34,24 +36,47 @@ _SKEW_BYTES = 2048 + 64
 def timestamped_accesses(instructions: Sequence[Instruction]) -> list[bool]:
     """For each instruction of a block, whether its access gets a line timestamp.
 
-    An access through the stack pointer gets none, nor one within 32 bytes of an earlier timestamped access of the block
-    through the same, unchanged register; a store is left out only for an earlier store.
+    One gets none that lies between two others of the block, through the same value of the same register, that get one
+    and are at most `COVERED_BYTES` apart: whatever that value is, it touches the line of one of them. For the
+    timestamps of writes, a store is left out for such stores only.
     """
-    made: dict[int, list[tuple[int, bool]]] = {}
-    found = []
-    for instruction in instructions:
-        base, offset = instruction.rs1, instruction.imm
-        is_timestamped = bool(instruction.row.access) and base != _STACK_POINTER
-        if is_timestamped:
-            before, is_store = made.setdefault(base, []), bool(instruction.row.access & ACCESS_STORE)
-            is_timestamped = all(
-                abs(offset - other) >= NEARBY_BYTES or (is_store and not stored) for other, stored in before
-            )
-            before.append((offset, is_store))
-        found.append(is_timestamped)
+    found = [False] * len(instructions)
+    made: dict[int, list[int]] = {}  # by register, the accesses through the value that it has
+    for place, instruction in enumerate(instructions):
+        if instruction.row.access:
+            made.setdefault(instruction.rs1, []).append(place)
         if instruction.row.register_kinds[0] == "x":
-            made.pop(instruction.rd, None)
+            _choose(instructions, made.pop(instruction.rd, []), found)
+    for places in made.values():
+        _choose(instructions, places, found)
     return found
+
+
+def _choose(instructions: Sequence[Instruction], places: Sequence[int], found: list[bool]) -> None:
+    """Mark in ``found`` the accesses of ``places``, through one value of a register, that get a timestamp."""
+    stores = {instructions[one].imm: one for one in reversed(places) if instructions[one].row.access & ACCESS_STORE}
+    others = {instructions[one].imm: one for one in reversed(places) if not instructions[one].row.access & ACCESS_STORE}
+    of_stores = _ends(sorted(stores))
+    of_others = _ends(sorted(offset for offset in others if not _is_between(offset, of_stores)))
+    for place in (*map(stores.__getitem__, of_stores), *map(others.__getitem__, of_others)):
+        found[place] = True
+
+
+def _ends(offsets: Sequence[int]) -> list[int]:
+    """The fewest of the sorted ``offsets`` between which, in steps of at most `COVERED_BYTES`, all others lie."""
+    chosen: list[int] = []
+    for offset, following in zip(offsets, [*offsets[1:], _FAR][: len(offsets)], strict=True):
+        if not chosen or offset - chosen[-1] > COVERED_BYTES or following - chosen[-1] > COVERED_BYTES:
+            chosen.append(offset)
+    return chosen
+
+
+def _is_between(offset: int, chosen: Sequence[int]) -> bool:
+    """Whether ``offset`` is one of the sorted ``chosen`` or lies between two that are near each other."""
+    above = bisect_left(chosen, offset)
+    if above < len(chosen) and chosen[above] == offset:
+        return True
+    return 0 < above < len(chosen) and chosen[above] - chosen[above - 1] <= COVERED_BYTES
 
 
 def writes_offset(line_bits: int) -> int:

@@ -103,6 +103,18 @@ def test_every_row_and_every_rounding_mode(twin: Twin) -> None:
             twin.check((row.match | free).to_bytes(4, "little") + assemble("ecall").to_bytes(4, "little"))
 
 
+def test_accesses_near_one_another(twin: Twin) -> None:
+    """Which of them get line timestamps: offsets of a few lines, through few registers that some of them change."""
+    rng = np.random.default_rng(7)
+    for _ in range(300):
+        words = [assemble("ecall")]
+        for _ in range(int(rng.integers(1, 25))):
+            base, other, offset = (int(rng.choice(of)) for of in ([2, 10, 11], [5, 10, 11], np.arange(-16, 17) * 8))
+            load, store = assemble("ld", other, base, imm=offset), assemble("sd", rs1=base, rs2=other, imm=offset)
+            words.insert(0, load if rng.integers(2) else store)
+        twin.check(b"".join(word.to_bytes(4, "little") for word in words))
+
+
 def test_every_16_bit_instruction(twin: Twin) -> None:
     for half in range(0, 1 << 16, 7):
         if half & 3 != 3:

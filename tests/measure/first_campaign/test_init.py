@@ -384,7 +384,8 @@ def test_a_header_that_is_not_found_is_looked_for_near_the_source(folder: Path) 
     (folder / "include/parts").mkdir(parents=True)
     (folder / "include/parts/one.h").write_text("#define ONE 1\n")
     told = failed("app.c", "--flags", "-O1")
-    assert "parts/one.h is in the folder include, where the compiler does not look for it: --flags '-O1 -I include'" in told
+    assert "parts/one.h is in the folder include, where the compiler does not look for it" in told
+    assert "--flags '-O1 -I include'" in told
 
 
 def test_a_source_for_another_processor_is_refused_with_what_to_do(folder: Path) -> None:
