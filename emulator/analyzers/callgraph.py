@@ -1,7 +1,8 @@
 """Call graph: calls and inclusive instructions of each function and each caller-callee pair.
 
 A shadow stack follows the calls and returns: a call pushes a frame; a return to the return address of a frame pops
-down to it, so longjmp only drops the frames in between. A jump to the entry of another function is a tail call, which
+down to it. One to an address that no frame returns to, as by longjmp or an exception, goes on in a function that is
+active, and pops the frames above its innermost one. A jump to the entry of another function is a tail call, which
 returns with its caller. In a recursion only the outermost call counts.
 """
 

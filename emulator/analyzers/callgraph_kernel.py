@@ -36,6 +36,11 @@ def walk(job: Any, stack: Any, blocks: Any, active: Any, edges: Any, inclusive: 
                     found -= 1
                 while found > 0 and stack[found, IS_TAIL]:
                     found -= 1
+                if found < 0 and callee != caller:  # longjmp, or the landing pad of an exception
+                    frame = job[DEPTH] - 1
+                    while frame >= 0 and stack[frame, CALLEE] != callee:
+                        frame -= 1
+                    found = frame + 1 if frame >= 0 else -1
                 if found >= 0:
                     unwind(job, stack, active, edges, inclusive, found)
             elif blocks[block, IS_ENTRY] and callee != caller and kind in (BRANCH, JUMP, INDIRECT_JUMP):

@@ -14,6 +14,7 @@ from emulator.execution.intervals import Intervals
 from emulator.kernels.numba_jit import numba_kernel
 
 LINE_SHIFT, PAGE_SHIFT = 6, 12
+_PICTURES = (".png", ".svg", ".pdf")
 
 
 @numba_kernel
@@ -31,11 +32,15 @@ def touch(last: Any, shift: int, interval: int, found: Any, addresses: Any) -> N
 
 class Footprint(Analyzer):
     """Distinct 64-byte lines and 4 KiB pages of data in each interval of ``interval`` instructions (the working set),
-    and so far (the footprint). ``out``: the file of a plot to write."""
+    and so far (the footprint). ``out``: the file of a picture to write, .png, .svg or .pdf."""
 
     selection = "class=memory fields=address"
 
     def __init__(self, interval: int = 1_000_000, out: str = "") -> None:
+        if out and Path(out).suffix not in _PICTURES:
+            raise EmulatorError(
+                f"footprint: out={out}: expected the name of a picture, ending in {', '.join(_PICTURES)}"
+            )
         self.interval_instructions = interval
         self.out = out
         self.rows: list[tuple[int, int, int, int, int]] = []  # end, lines, pages, lines and pages so far

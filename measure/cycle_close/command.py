@@ -334,9 +334,9 @@ def _print_deviations(console: Console, found: pd.DataFrame) -> None:
         rows.append((escape(SHORT_LABELS[row["metric"]]), *cells, f"{absolute:.2g}", per_1000))
     print_table(console, "Deviation from the full simulation \\[%]", names, rows, right=range(1, len(names)))
     console.print(
-        "All: mean of the intervals. Apart: their mean difference in the metric's own unit. Per 1000: how many "
-        "accesses or branches there are per 1000 instructions in the median interval; the rate of few says little "
-        "about the program's time.",
+        "All: mean of the intervals, for rates of those with an access or branch in 1000 instructions at least. Apart: "
+        "their mean difference in the metric's own unit. Per 1000: how many accesses or branches there are per 1000 "
+        "instructions in the median interval; the rate of few says little about the program's time.",
         style="dim",
     )  # fmt: skip
 

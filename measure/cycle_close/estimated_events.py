@@ -51,8 +51,12 @@ def completed(
     estimate: NDArray[np.float64], static: NDArray[np.int64], mispredicted: NDArray[np.float64], config: MachineConfig
 ) -> NDArray[np.float64]:
     """The events of intervals, (..., N_EVENTS), from an ``estimate`` of them: with their exact ``static`` events,
-    (..., N_STATIC), and ``mispredicted`` branches, (...,), where these are not NaN; and possible together."""
-    return possible(with_mispredictions(with_static_events(estimate, static), mispredicted, config))
+    (..., N_STATIC), and ``mispredicted`` branches, (...,), where these are not NaN; and possible together, with cycles
+    enough to issue the instructions and to stall."""
+    found = possible(with_mispredictions(with_static_events(estimate, static), mispredicted, config))
+    issuing = found[..., Event.INSTRUCTIONS] / config.pipeline.issue_width
+    found[..., Event.CYCLES] = np.maximum(found[..., Event.CYCLES], issuing + found[..., Event.STALL_CYCLES])
+    return found
 
 
 def with_static_events(estimate: NDArray[np.float64], static: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -61,6 +65,7 @@ def with_static_events(estimate: NDArray[np.float64], static: NDArray[np.int64])
     events[..., FIRST_STATIC:FIRST_DYNAMIC] = static
     estimated, actual = estimate[..., _WHOLES], events[..., _WHOLES]
     events[..., _PARTS] *= np.divide(actual, estimated, out=np.ones(estimated.shape), where=estimated > 0)
+    _follow(estimate, events)
     return events
 
 
@@ -94,7 +99,32 @@ def possible(events: NDArray[np.float64]) -> NDArray[np.float64]:
     whole, one, other = (found[..., event] for event in SUMS[1])
     found[..., SUMS[1][0]] = np.where(whole > 0, one + other, 0.0)
     _limit(found, _AFTER_SUMS)
+    _follow(np.maximum(events, 0.0), found)
+    np.maximum(found, 0.0, out=found)
+    _limit(found, _AFTER_SUMS)
     return found
+
+
+def _follow(before: NDArray[np.float64], after: NDArray[np.float64]) -> None:
+    """Change what lies below the first-level caches as their misses and write-backs have changed from ``before`` to
+    ``after``, (..., N_EVENTS): accesses and misses of the L2 cache, if there is one, and lines that memory reads and
+    writes."""
+
+    def scale(part: Event, whole: NDArray[np.float64], changed: NDArray[np.float64]) -> None:
+        after[..., part] = before[..., part] * np.divide(changed, whole, out=np.ones(whole.shape), where=whole > 0)
+
+    has_l2 = (before[..., Event.L2_ACCESSES] > 0).any()
+    if has_l2:
+        scale(Event.L2_DATA_ACCESSES, before[..., Event.L1D_MISSES], after[..., Event.L1D_MISSES])
+        scale(Event.L2_DATA_MISSES, before[..., Event.L2_DATA_ACCESSES], after[..., Event.L2_DATA_ACCESSES])
+        more = after[..., Event.L2_DATA_MISSES] - before[..., Event.L2_DATA_MISSES]
+        after[..., Event.L2_ACCESSES] = after[..., Event.L1I_MISSES] + after[..., Event.L2_DATA_ACCESSES]
+        after[..., Event.L2_MISSES] = before[..., Event.L2_MISSES] + more
+        scale(Event.MEMORY_READS, before[..., Event.L2_MISSES], after[..., Event.L2_MISSES])
+        return
+    misses, changed = (events[..., Event.L1I_MISSES] + events[..., Event.L1D_MISSES] for events in (before, after))
+    scale(Event.MEMORY_READS, misses, changed)
+    scale(Event.MEMORY_WRITES, before[..., Event.L1D_WRITEBACKS], after[..., Event.L1D_WRITEBACKS])
 
 
 def _limit(events: NDArray[np.float64], pairs: tuple[tuple[Event, Event], ...]) -> None:

@@ -25,6 +25,9 @@ RATES: dict[str, tuple[Event, Event, bool]] = {
     "branch_hit_rate": (Event.BRANCHES_MISPREDICTED, Event.BRANCHES_CONDITIONAL, True),
 }
 ENERGY = "energy_nj_per_instruction"
+FEW_ACCESSES = 1.0
+"""Accesses per 1000 instructions below which an interval's hit rate says nothing: a hit of three accesses is a rate of
+0.33 where the truth may be 0.001."""
 
 
 def columns_of(intervals: Sequence[Interval], energy_pj: NDArray[np.float64] | None = None) -> Columns:
@@ -104,8 +107,8 @@ def _accesses_per_1000_instructions(table: pd.DataFrame, name: str) -> float:
 def deviations(actual: pd.DataFrame, estimated: pd.DataFrame) -> pd.DataFrame:
     """Per metric: average point-wise deviation over all intervals and by category, and the whole run's error,
     all in percent; the mean absolute difference of an interval, in the metric's unit; and for rates of accesses, how
-    many of them there are per 1000 instructions in the median interval, else NaN. Both tables must have the same
-    intervals."""
+    many of them there are per 1000 instructions in the median interval, else NaN. Rates of accesses are compared in the
+    intervals that have at least `FEW_ACCESSES`. Both tables must have the same intervals."""
     if not np.array_equal(actual["end_instructions"], estimated["end_instructions"]):
         raise ValueError("the traces have different intervals")
     import pandas as pd
@@ -115,6 +118,11 @@ def deviations(actual: pd.DataFrame, estimated: pd.DataFrame) -> pd.DataFrame:
         if name not in actual or name not in estimated or actual[name].isna().all():
             continue
         truth, guess = actual[name].to_numpy(), estimated[name].to_numpy()
+        few = np.zeros(len(truth), np.bool_)
+        if name in RATES and RATES[name][1] != Event.INSTRUCTIONS:
+            accesses = actual[RATES[name][1].name.lower()] / actual["instructions"]
+            few = (1000 * accesses < FEW_ACCESSES).to_numpy()
+        truth = np.where(few, np.nan, truth)
         row: dict[str, object] = {"metric": name, "deviation_percent": pointwise_deviation(truth, guess)}
         for category in ("simulated", "matched", "unsampled"):
             mine = (estimated["category"] == category).to_numpy()

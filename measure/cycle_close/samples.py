@@ -18,6 +18,7 @@ from common.distinct import distinct
 from emulator.timing.machine_events import N_EVENTS, Event
 from measure.cycle_close.online_kernel import COVER_FIELDS, EMPTY, UNCOVERED, Cover
 
+_OF_WAITING = np.array([Event.CYCLES, Event.STALL_CYCLES])  # what more waiting for data adds to
 _LEAST = 0.5  # lower limit of an estimate, as a fraction of the smallest value among the closest samples
 
 
@@ -92,7 +93,7 @@ class Samples:
         )
         closest = self._events[places]
         events = weights @ closest
-        events[Event.CYCLES] += more_cycles
+        events[_OF_WAITING] += more_cycles
         return Sample(int(self._numbers[places[0]]), np.maximum(events, _LEAST * closest.min(axis=0)))
 
     def relative_error(self, sample: Sample, share: NDArray[np.float64], wait: float, penalty_cycles: int = 0) -> float:
@@ -124,7 +125,7 @@ class Samples:
         events = np.zeros((k, N_EVENTS))
         for column in range(NEIGHBOURS):
             events += weights[:, column, None] * self._events[places[:, column]]
-        events[:, Event.CYCLES] += more
+        events[:, _OF_WAITING] += more[:, None]
         # Extrapolation from a few samples is limited.
         least = _LEAST * self._events[places].min(axis=1)
         return np.maximum(events, least), self._numbers[places[:, 0]]

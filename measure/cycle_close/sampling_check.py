@@ -158,6 +158,14 @@ class SamplingResult:
     def verdict(self) -> Verdict:
         return gravest((self.inner.verdict, self.outer.verdict))
 
+    @property
+    def caveat(self) -> str:
+        """Restriction of an *equivalent* verdict: where nothing could be seen. Empty without any."""
+        if self.verdict != "equivalent":
+            return ""
+        compared = ((self.inner, "within a run"), (self.outer, "across runs"))
+        return "; ".join(f"not assessable {where}" for one, where in compared if one.verdict == "not assessable")
+
 
 def load_check(path: Path, settings: Sequence[str] = ()) -> tuple[SamplingCheck, YamlDocument]:
     """Read a check's file, as `load_campaign` does a campaign's. Raises `CampaignError`."""
@@ -217,7 +225,6 @@ def analyse_check(
     length = check.sampling.interval[0]
     full_seconds = float(np.mean([run.seconds for run in baselines]))
     aligned: dict[int, Any] = {}
-    correlations: dict[int, Any] = {}
     results = []
     for name, configuration in check.all_configurations().items():
         runs = [run for run in outcome.runs if run.spec.variant == name]
@@ -227,16 +234,16 @@ def analyse_check(
         levels: dict[str, Any] = {"delta": check.delta, "alpha": check.alpha, "seed": check.seed}
         times = max(1, configuration.every // length)
         full = [merge_intervals(one, times) for one in values]
-        if times not in correlations:
-            correlations[times] = [spearman(one, metrics) for one in full]
+        full, mine = common_intervals(full, mine, [_skipped(run, length * times) for run in runs])
         progress(f"{name}: within runs")
-        inner = inner_perturbation(correlations[times], [spearman(one, metrics) for one in mine], **levels)
+        inner = inner_perturbation(
+            [spearman(one, metrics) for one in full], [spearman(one, metrics) for one in mine], **levels
+        )
         progress(f"{name}: across runs")
         memo = aligned.setdefault(times, {})
         # Intervals of equal progress correspond as they are: aligning them could only hide or make up a difference.
         outer = outer_perturbation(
-            *common_intervals(full, mine, [_skipped(run, length * times) for run in runs]), metrics,
-            held_out=False, aligned=True, memo=memo, **levels,
+            full, mine, metrics, held_out=False, aligned=True, memo=memo, **levels,
         )  # fmt: skip
         simulated = float(np.mean([run.trace.columns((SIMULATED,))[0, 0] for run in runs])) / 1e6
         seconds = float(np.mean([run.seconds for run in runs]))
@@ -309,6 +316,7 @@ def summary_of(check: SamplingCheck, results: Sequence[SamplingResult], outcome:
         "configurations": {
             one.name: {
                 "verdict": one.verdict,
+                "caveat": one.caveat or None,
                 "settings": one.configuration.model_dump(),
                 "simulated_share": one.simulated,
                 "seconds": one.seconds,

@@ -50,9 +50,9 @@ def describe(configuration: SamplingConfiguration) -> str:
 
 def headline(results: Sequence[SamplingResult]) -> str:
     """The result of the check in one or two sentences."""
-    good = [one.name for one in results if one.verdict == "equivalent"]
+    good = [f"{one.name} ({one.caveat})" if one.caveat else one.name for one in results if one.verdict == "equivalent"]
     if good:
-        return f"Equivalent to full simulation: {', '.join(good)}."
+        return f"Equivalent to full simulation: {'; '.join(good)}."
     within = [one.name for one in results if one.inner.verdict == "equivalent"]
     if within:
         return f"Equivalent within a run: {', '.join(within)}. Across runs, none is shown to be."

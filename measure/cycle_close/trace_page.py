@@ -206,7 +206,8 @@ def _deviations(validation: Mapping[str, Any]) -> Markup:
             f"{validation['full_seconds']:.2f} s. What simulated intervals deviate is the error of the warm-up; "
             "matched ones have that of the phases, too. Apart: mean difference of an interval in the metric's own "
             "unit. Per 1000: how many accesses or branches there are per 1000 instructions in the median interval; the "
-            "rate of few says little about the program's time.", note=True,
+            "rate of few says little about the program's time, and intervals with fewer than one are left out here.",
+            note=True,
         ),
     )  # fmt: skip
 

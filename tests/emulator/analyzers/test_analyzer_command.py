@@ -72,6 +72,10 @@ def test_the_list() -> None:
         (("--analyzer", "mix", "--from", "mian"), "it has no function 'mian'; did you mean main"),
         (("--analyzer", "mix", "--select", "symbol=wakl"), "it has no function 'wakl'; did you mean walk"),
         (("--analyzer", "mix", "--until", "0x"), "expected a function, an address such as 0x10400"),
+        (
+            ("--analyzer", "footprint out=x.csv"),
+            "out=x.csv: expected the name of a picture, ending in .png, .svg, .pdf",
+        ),
         (("--stat",), "No such option '--stat'"),  # it was taken for the program
     ],
 )

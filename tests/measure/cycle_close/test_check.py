@@ -13,10 +13,19 @@ import pytest
 from click.testing import CliRunner, Result
 from rich.console import Console
 
+from measure.campaign.run_types import BASELINE
 from measure.cli import main
 from measure.cycle_close import sampling_check_page
-from measure.cycle_close.sampling_check import ADVICE, SamplingConfiguration, common_intervals, load_check
-from measure.cycle_close.sampling_check_page import describe, next_steps, print_check, told
+from measure.cycle_close.sampling_check import (
+    ADVICE,
+    SIMULATED,
+    SamplingConfiguration,
+    SamplingResult,
+    analyse_check,
+    common_intervals,
+    load_check,
+)
+from measure.cycle_close.sampling_check_page import describe, headline, next_steps, print_check, told
 from tests.measure.report.page_structure import problems
 
 ROOT = Path(__file__).parent.parent.parent.parent
@@ -205,3 +214,43 @@ def test_the_table_fits_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     one.verdict = found.verdict = "equivalent"
     assert next_steps(check_, [one]) == ""
     assert [text for _, _, text in told([one], 1)] == ["one.", "one."]
+
+
+def test_what_could_not_be_seen_stands_beside_the_verdict() -> None:
+    def judged(inner: str, outer: str) -> SamplingResult:
+        parts: list[Any] = [SimpleNamespace(verdict=verdict) for verdict in (inner, outer)]
+        return SamplingResult("control", SamplingConfiguration(), 1.0, 1.0, 1.0, *parts)
+
+    assert judged("equivalent", "equivalent").caveat == ""
+    assert judged("changed", "not assessable").caveat == ""
+    half = judged("not assessable", "equivalent")
+    assert half.verdict == "equivalent"
+    assert headline([half]) == "Equivalent to full simulation: control (not assessable within a run)."
+
+
+def test_traces_are_compared_over_the_intervals_that_all_of_them_have() -> None:
+    """Within a run, too: intervals without an estimate at the beginning are not held against a trace."""
+    rng = np.random.default_rng(3)
+
+    def trace(missing: int) -> Any:
+        values = rng.normal(size=(60, 2)) @ [[1.0, 0.9], [0.0, 0.4]]
+        values[:20] *= 10, -100
+        columns = (*values[missing:].T, np.ones(60 - missing))
+        table = dict(zip(("PAPI_TOT_CYC", "PAPI_LD_INS", SIMULATED), columns, strict=True))
+        ends = np.arange(60 - missing) * 5000 + 5000 * missing
+        return SimpleNamespace(
+            columns=lambda names: np.column_stack([table[name] for name in names]), boundaries_instructions=ends
+        )
+
+    configuration = SamplingConfiguration()
+    campaign: Any = SimpleNamespace(
+        hardware_metrics=("PAPI_TOT_CYC", "PAPI_LD_INS"), sampling=SimpleNamespace(interval=(5000, "instructions")),
+        delta=0.2, alpha=0.05, seed=1, all_configurations=lambda: {"short": configuration},
+    )  # fmt: skip
+    runs = [
+        SimpleNamespace(spec=SimpleNamespace(variant=variant), trace=trace(missing), seconds=1.0)
+        for variant, missing in ((BASELINE, 0),) * 6 + (("short", 20),) * 6
+    ]
+    (found,) = analyse_check(campaign, SimpleNamespace(runs=runs))  # type: ignore[arg-type]
+    assert found.inner.pairs[0].baseline_rho > 0.8
+    assert found.inner.pairs[0].run_rho > 0.8

@@ -144,6 +144,27 @@ def test_what_follows_from_the_blocks_is_not_estimated(program: Path, full: list
         assert one.events[FIRST_STATIC:FIRST_DYNAMIC] == pytest.approx(truth)
 
 
+@pytest.mark.parametrize("way", list(WAYS))
+@pytest.mark.parametrize("with_l2", [False, True])
+def test_estimated_events_fit_together_as_those_of_a_simulation_do(program: Path, way: str, with_l2: bool) -> None:
+    """Cycles are instructions and stalls where one issues a cycle; what misses goes to the next level. Limits that each
+    event keeps on its own leave a little."""
+    config = small_caches("lru") if with_l2 else MACHINE
+    for one in traced(program, way, WAYS[way], config):
+        if np.isnan(one.events).any():
+            continue
+        events = one.events
+        missed = events[Event.L1I_MISSES] + events[Event.L1D_MISSES]
+        if with_l2:
+            assert events[Event.L2_ACCESSES] == pytest.approx(missed, rel=0.005)
+            assert events[Event.MEMORY_READS] == pytest.approx(events[Event.L2_MISSES], rel=0.005)
+        else:
+            worked = events[Event.INSTRUCTIONS] + events[Event.STALL_CYCLES] + events[Event.OVERHEAD_CYCLES]
+            assert events[Event.CYCLES] == pytest.approx(worked, rel=0.005)
+            assert events[Event.MEMORY_READS] == pytest.approx(missed, rel=0.005)
+            assert events[Event.MEMORY_WRITES] == pytest.approx(events[Event.L1D_WRITEBACKS], rel=0.005)
+
+
 def small_caches(policy: str) -> MachineConfig:
     """The desktop machine with caches that the program does not fit into, of one replacement policy."""
     desktop = load_machine(Path(__file__).parents[3] / "configs" / "machines" / "desktop.yaml")
