@@ -19,6 +19,7 @@ from instrumenter.spec.software_metrics import MetricSpec
 from instrumenter.wrapper.arguments import Kind, read_command_line
 from instrumenter.wrapper.listing import LOG_VARIABLE, note_left_out, read_listing
 from tests.instrumenter.guest_output import output_of
+from tests.instrumenter.small_project import project_with
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
@@ -70,10 +71,7 @@ OUTPUT = "30 31 1 1 0 0 1 0 -1 1 0\n"
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    directory = tmp_path / "project"
-    directory.mkdir()
-    (directory / "app.c").write_text(PROGRAM)
-    return directory
+    return project_with(tmp_path, PROGRAM)
 
 
 @pytest.mark.parametrize("option", [

@@ -13,6 +13,7 @@ from instrumenter.building.toolchain import GUEST_TARGET, HOST_TARGET
 from instrumenter.errors import SourceError
 from instrumenter.wrapper.arguments import Kind, read_command_line
 from tests.instrumenter.guest_output import output_of
+from tests.instrumenter.small_project import project_with
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
@@ -36,10 +37,7 @@ FOREIGN = [
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    directory = tmp_path / "project"
-    directory.mkdir()
-    (directory / "app.c").write_text(PROGRAM)
-    return directory
+    return project_with(tmp_path, PROGRAM)
 
 
 @pytest.mark.parametrize("option", FOREIGN)
