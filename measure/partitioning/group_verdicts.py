@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.partitioning.search_types import Verdict
+from measure.partitioning.search_types import NOT_ASSESSABLE, Verdict
 from measure.perturbation.analysis_types import Perturbation
 from measure.perturbation.uninformative_metrics import metric_findings
 from measure.perturbation.wording import p_text
@@ -32,19 +32,27 @@ def with_caveat(verdict: Verdict, counted: Sequence[NDArray[np.float64]], metric
     )
 
 
-def decide(found: Sequence[Perturbation], last: bool, accept: Accept, outer: bool, runs: int) -> Verdict | None:
+def decide(
+    found: Sequence[Perturbation], last: bool, accept: Accept, outer: bool, runs: int, all_baselines: bool = True
+) -> Verdict | None:
     """The verdict on a group from its analyses; None: open, and more runs may be made.
 
     ``found``: the inner perturbation and, if ``outer``, the outer one, unless the inner one was open before the
     ``last`` look. A group that is changed, by a size still open at the last look, is bad: something is shown to change.
+    A comparison that is not assessable by ``all_baselines`` is so with any number of runs: as in a campaign, the other
+    one decides.
     """
     complete = len(found) == (2 if outer else 1)
     for one in found:
         if one.verdict == "perturbed" or (last and one.verdict == "changed"):
             return _verdict("bad", one, runs)
-    if complete and all(one.verdict == "equivalent" for one in found):
-        return _verdict("good", _closest(found), runs)
-    if not last:
+    unseen = [one for one in found if one.verdict == NOT_ASSESSABLE and all_baselines]
+    shown = [one for one in found if one.verdict == "equivalent"]
+    if complete and shown and len(shown) + len(unseen) == len(found):
+        verdict = _verdict("good", _closest(shown), runs)
+        beside = "; ".join(f"but it is not assessable {_where(one)}" for one in unseen)
+        return replace(verdict, reason=f"{verdict.reason}; {beside}") if beside else verdict
+    if not last and not (complete and len(unseen) == len(found)):
         return None
     undecided = next(one for one in found if one.verdict != "equivalent")
     verdict = _verdict("undecided", undecided, runs)
@@ -54,6 +62,10 @@ def decide(found: Sequence[Perturbation], last: bool, accept: Accept, outer: boo
 def open_verdict(found: Sequence[Perturbation], runs: int) -> Verdict:
     """The verdict on a group that its analyses ``found`` leave open, and that may get no more runs."""
     return _verdict("undecided", next((one for one in found if one.verdict != "equivalent"), _closest(found)), runs)
+
+
+def _where(one: Perturbation) -> str:
+    return "within a run" if one.kind == "inner" else "across aligned runs"
 
 
 def _closest(found: Sequence[Perturbation]) -> Perturbation:
@@ -67,10 +79,18 @@ def _largest_change(one: Perturbation) -> float:
 def _verdict(state: Literal["good", "bad", "undecided"], one: Perturbation, runs: int) -> Verdict:
     """A verdict whose reason names the worst pair and its change."""
     kind = "inner" if one.kind == "inner" else "outer"
+    unseen = [pair for pair in one.pairs if pair.verdict == NOT_ASSESSABLE]
+    if state == "undecided" and one.verdict == NOT_ASSESSABLE and unseen:
+        reason = f"{len(unseen)} of {len(one.pairs)} pairs, as {unseen[0].name}: {unseen[0].note}"
+        pair = unseen[0]
+        return Verdict(
+            state, f"{NOT_ASSESSABLE} {_where(one)}, with more runs neither: {reason} ({runs} runs)", (pair.a, pair.b),
+            pair.delta_z, kind, runs,
+        )  # fmt: skip
     if not one.pairs:
         return Verdict(state, "every metric is constant: nothing to compare", None, float("nan"), kind, runs)
-    pair = one.pairs[0]
-    where = "within a run" if kind == "inner" else "across aligned runs"
+    still_open = (pair for pair in one.pairs if pair.verdict in ("inconclusive", "changed"))
+    pair = next(still_open, one.pairs[0]) if state == "undecided" else one.pairs[0]
     change = (
         f"rho of {pair.name} {pair.baseline_rho:.2f} to {pair.run_rho:.2f}, change of z {pair.delta_z:+.3f}"
         if np.isfinite(pair.delta_z)
@@ -78,5 +98,5 @@ def _verdict(state: Literal["good", "bad", "undecided"], one: Perturbation, runs
     )
     p = "" if np.isnan(pair.p_adjusted) else f", {p_text(pair.p_adjusted)} over all pairs"
     word = {"bad": one.verdict, "good": "largest", "undecided": "open"}[state]
-    reason = f"{where}, {word}: {change} (limit {one.delta:g}{p}; {runs} runs)"
+    reason = f"{_where(one)}, {word}: {change} (limit {one.delta:g}{p}; {runs} runs)"
     return Verdict(state, reason, (pair.a, pair.b), pair.delta_z, kind, runs)

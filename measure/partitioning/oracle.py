@@ -28,7 +28,7 @@ from measure.campaign.run_types import BASELINE, Run, RunSpec
 from measure.campaign.store import Store
 from measure.errors import RunError
 from measure.partitioning.group_verdicts import Accept, decide, open_verdict, with_caveat
-from measure.partitioning.search_types import Group, Verdict
+from measure.partitioning.search_types import NOT_ASSESSABLE, Group, Verdict
 from measure.partitioning.verdict_memory import digest
 from measure.perturbation.analysis_types import Perturbation
 from measure.perturbation.perturbation import Memo, inner_perturbation, outer_perturbation
@@ -38,7 +38,7 @@ FIRST_REPLICATES = 3
 _GROUP = re.compile(r"group-[0-9a-f]{12}")  # the name of a group's variant
 _MOST_NAMES = 3  # of metrics in a message
 SEED_STEP = 1_000_003  # between the seeds of a search and of its validations
-ORACLE_VERSION = 3
+ORACLE_VERSION = 4
 
 T = TypeVar("T")
 OPEN = ("changed", "inconclusive")
@@ -289,16 +289,23 @@ class CampaignOracle:
         if found[0].verdict in OPEN and look and found[0].extra_runs_needed is None:
             last = True  # no reasonable number of runs would decide it
         lenient = self._settings.accept == "not perturbed"
-        hopeful = found[0].verdict == "equivalent" or (last and lenient and found[0].verdict in UNSHOWN)
+        seen = found[0].verdict in ("equivalent", NOT_ASSESSABLE)
+        hopeful = seen or (last and lenient and found[0].verdict in UNSHOWN)
         if self._campaign.outer and hopeful:
             found.append(self._outer(self._baselines, one.runs))
         return self._decided(one, found, one.runs, last)
 
     def _decided(
-        self, one: _GroupTest, found: Sequence[Perturbation], runs: Sequence[Run], last: bool
+        self,
+        one: _GroupTest,
+        found: Sequence[Perturbation],
+        runs: Sequence[Run],
+        last: bool,
+        all_baselines: bool = True,
     ) -> Verdict | None:
         """As `decide`; what is left open is kept in the test."""
-        verdict = decide(found, last, self._settings.accept, self._campaign.outer, len(runs))
+        accept, outer = self._settings.accept, self._campaign.outer
+        verdict = decide(found, last, accept, outer, len(runs), all_baselines)
         if verdict is None:
             one.open = open_verdict(found, len(runs))
         if verdict is None or verdict.state == "bad":
@@ -346,13 +353,14 @@ class CampaignOracle:
             if judged or not runs or there < _FEWEST_BASELINES:
                 continue
             inner = self._inner(baselines, runs)
-            one.verdict = self._decided(one, [inner], runs, last=False)
+            one.verdict = self._decided(one, [inner], runs, False, there >= planned)
             compared.append((one, runs, inner))
         for one in self._under_test:
             _add(found, one, of)
         for one, runs, inner in compared:
-            if self._campaign.outer and inner.verdict == "equivalent":
-                one.verdict = self._decided(one, [inner, self._outer(baselines, runs)], runs, last=False)
+            if self._campaign.outer and inner.verdict in ("equivalent", NOT_ASSESSABLE):
+                found_both = [inner, self._outer(baselines, runs)]
+                one.verdict = self._decided(one, found_both, runs, False, there >= planned)
                 _add(found, one, of)
 
     def _stored(self, planned: Sequence[tuple[RunSpec, str]]) -> list[Run]:

@@ -193,7 +193,13 @@ class PartitionResult:
             lines.append(f"{metric} {state} even alone: {verdict.reason}.")
         if self.best.uncovered:
             lines.append(f"In no group shown to be good: {', '.join(self.names(self.best.uncovered))}.")
-        undecided = sum(verdict.state == "undecided" for verdict in self.tested.values())
+        undecided = sum(verdict.needs_runs for verdict in self.tested.values())
+        unseen = sum(verdict.state == "undecided" for verdict in self.tested.values()) - undecided
+        if unseen:
+            lines.append(
+                f"{unseen} of {len(self.tested)} groups are not assessable and count as not good: more runs do not "
+                "help. Take hardware metrics that take many values, or longer records."
+            )
         if undecided:
             lines.append(
                 f"{undecided} of {len(self.tested)} groups stayed undecided and count as not good: more baselines "

@@ -9,6 +9,8 @@ from typing import Literal, Protocol
 Group = frozenset[int]
 """Metrics collected together, as indices below n."""
 
+NOT_ASSESSABLE = "not assessable"
+"""What the reason of an undecided verdict begins with that no number of runs would decide."""
 State = Literal["good", "bad", "undecided"]
 Proof = Literal["optimal", "optimal among tested", "upper bound"]
 
@@ -33,6 +35,11 @@ class Verdict:
     @property
     def good(self) -> bool:
         return self.state == "good"
+
+    @property
+    def needs_runs(self) -> bool:
+        """Whether it is undecided, and more runs might decide."""
+        return self.state == "undecided" and not self.reason.startswith(NOT_ASSESSABLE)
 
 
 class Oracle(Protocol):
