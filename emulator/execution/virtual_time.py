@@ -12,6 +12,7 @@ from emulator.events import Consumer
 _FIRST_PART, _LAST_PART = 0.3, 0.8
 _MIN_CYCLES_EACH = 0.25
 _RECENT_INSTRUCTIONS = 1000  # from which the recent cycles of an instruction are known
+_COLD_CYCLES_EACH = 20.0  # of an instruction before that, while caches are empty
 _OF_MEAN = 0.7  # recent cycles of an instruction are taken for no less than this fraction of the whole run's
 
 
@@ -77,8 +78,8 @@ class VirtualTime:
         """Cycles that the next instructions are expected to take each: as many as the last ones, whose number changes
         from phase to phase."""
         timed = self.timed_instructions
-        if not timed:
-            return 1.0
+        if timed < _RECENT_INSTRUCTIONS:
+            return _COLD_CYCLES_EACH
         begin, begin_cycles = self._recent_begin
         if timed - begin >= _RECENT_INSTRUCTIONS:
             self._recent_cycles_each = (cycles - begin_cycles) / (timed - begin)

@@ -69,6 +69,19 @@ def test_records_have_their_length_in_slow_phases_too(program: Path, machine_fil
     assert (samples.hardware > 0).all()
 
 
+@pytest.mark.parametrize("machine_file", ["desktop.yaml", "strongarm.yaml"])
+@pytest.mark.parametrize("phase", [0.0, 0.05, 0.6])
+def test_the_first_record_begins_in_time(short: Path, machine_file: str, phase: float) -> None:
+    """Caches are empty then: the first instructions were taken for a cycle each, and took ten and more."""
+    core = InOrderCore(load_machine(MACHINES / machine_file), seed=1)
+    pmu = Pmu(core, ["PAPI_TOT_INS"])
+    with Machine(short, files=VirtualFiles(), core=core, counters=pmu) as machine:
+        samples = sample_ideal(machine, pmu, 40_000, "cycles", phase=phase)
+    begin, end = samples.boundaries_cycles[:2]
+    assert end - begin == pytest.approx(40_000, rel=0.03)
+    assert begin == pytest.approx(phase * 40_000, abs=1200)
+
+
 def test_no_record_is_empty_where_a_block_is_longer_than_a_record(short: Path) -> None:
     samples = samples_of(short, "desktop.yaml", 20)
     lengths = np.diff(samples.boundaries_cycles)

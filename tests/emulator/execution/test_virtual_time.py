@@ -52,10 +52,10 @@ def test_a_core_catches_up_before_it_is_asked() -> None:
 def test_steps_aim_short_of_a_moment_that_is_known_only_about() -> None:
     core = Core()
     time = VirtualTime(core, 1_000_000_000, core.catch_up)
-    assert time.instructions_until(1000) == 300  # nothing is known yet: a cycle each
-    core.seen, time.instructions = 200, 100
-    assert time.instructions_until(200 + 1400) == 300  # 2 cycles each in the mean, of which 0.7 times are believed
-    assert time.instructions_until(200) == 1
+    assert time.instructions_until(1000) == 15  # nothing is known yet: twenty cycles each, as with empty caches
+    core.seen, time.instructions = 2000, 1000
+    assert time.instructions_until(2000 + 1400) == 210  # 2 cycles each
+    assert time.instructions_until(2000) == 1
     core.seen, time.instructions = 200, 200_000  # cheaper than one believes of any that follow
     assert time.instructions_until(200 + 250) == 300
 
