@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from measure.partitioning.group_verdicts import decide
-from measure.perturbation.analysis_types import Perturbation
+from measure.perturbation.analysis_types import Perturbation, Verdict
 from measure.perturbation.perturbation import inner_perturbation
 from measure.stats.correlation import Correlations, spearman
 
@@ -70,7 +70,7 @@ def test_a_change_is_a_change(unseen: Perturbation) -> None:
 
 def test_the_reason_of_an_open_group_names_a_pair_that_is_open(same: Perturbation) -> None:
     """The pair with the largest change may be equivalent, and one with a smaller change open."""
-    verdicts = ["equivalent", "inconclusive", "equivalent"]
+    verdicts: list[Verdict] = ["equivalent", "inconclusive", "equivalent"]
     pairs = tuple(dataclasses.replace(pair, verdict=one) for pair, one in zip(same.pairs, verdicts, strict=True))
     verdict = decide([dataclasses.replace(same, verdict="inconclusive", pairs=pairs)], True, "equivalent", False, 6)
     assert verdict is not None
