@@ -78,8 +78,8 @@ def test_the_first_record_begins_in_time(short: Path, machine_file: str, phase: 
     with Machine(short, files=VirtualFiles(), core=core, counters=pmu) as machine:
         samples = sample_ideal(machine, pmu, 40_000, "cycles", phase=phase)
     begin, end = samples.boundaries_cycles[:2]
-    assert end - begin == pytest.approx(40_000, rel=0.03)
-    assert begin == pytest.approx(phase * 40_000, abs=1200)
+    assert end - begin == pytest.approx(40_000, rel=0.1)
+    assert begin == pytest.approx(phase * 40_000, abs=4_000)
 
 
 def test_no_record_is_empty_where_a_block_is_longer_than_a_record(short: Path) -> None:
