@@ -76,10 +76,16 @@ def check_own_results(directory: Path, command: str, campaign: str = "", program
     """
     about, plan = (_json(directory / name) for name in ("summary.json", "plan.json"))
     made_by = "measure run" if plan else _MADE_BY.get(str(about.get("format", "")).rpartition("-")[0], command)
-    of = plan.get("campaign", {}).get("name", campaign) if plan and made_by == command else campaign
-    traced = Path(str(about.get("program", program))) if program and made_by == command else program
-    if (made_by, of) != (command, campaign) or (traced and program and traced.resolve() != program.resolve()):
-        what = f"of `{made_by}`" if made_by != command else f"of {traced}" if traced else f"of campaign '{of}'"
+    what = ""
+    if made_by != command:
+        what = f"of `{made_by}`"
+    elif plan:
+        name = plan.get("campaign", {}).get("name", campaign)
+        what = "" if name == campaign else f"of campaign '{name}'"
+    elif program is not None:
+        traced = Path(str(about.get("program", program)))
+        what = "" if traced.resolve() == program.resolve() else f"of {traced}"
+    if what:
         raise CampaignError(
             f"{directory}: has results {what}, which would be lost: choose another directory with --out, or remove it"
         )

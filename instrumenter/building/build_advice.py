@@ -243,6 +243,8 @@ def folder_with(tree: Path, header: str) -> str | None:
     """The folder below ``tree`` from which the header can be included by its name, the nearest to the top; None if
     there is none among the first `_MOST_FOLDERS`."""
     names = Path(header).parts
+    if not names:
+        return None
     places = (
         Path(folder, names[-1]) for folder, _, files in islice(os.walk(tree), _MOST_FOLDERS) if names[-1] in files
     )

@@ -10,7 +10,7 @@ from instrumenter.building import openmp, processor_options
 
 
 def without_left_out(flags: Iterable[str], target: str | None) -> list[str]:
-    """``flags`` of programs for ``target`` without those that are left out."""
+    """``flags`` of a program for ``target`` without OpenMP and without options for another processor."""
     return openmp.without(processor_options.without(flags, target))
 
 

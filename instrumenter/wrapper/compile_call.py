@@ -261,7 +261,8 @@ class Wrapper:
         inputs = as_optimised_link(inputs)
         if self.listed and not os.environ.get(LOG_VARIABLE):
             # For a whole build, which has a listing, it is told once, at the end.
-            for notice in notices_about_flags(self.line.words(Kind.LEFT_OUT), self.toolchain.target):
+            left_out = [*(["-fopenmp"] if self.line.without_openmp else []), *self.line.processor_options]
+            for notice in notices_about_flags(left_out, self.toolchain.target):
                 self.toolchain.notify(notice)
         is_kept = is_replaced(place)
         if self.keep_link_in is not None and is_kept:

@@ -142,9 +142,9 @@ class Sampling(StrictModel):
 
     mode: Literal["ideal", "signal"] = Field(
         "ideal",
-        description="ideal: the machine reads the counters unnoticed; signal: a handler in the program does, whose "
-        "signal is in the trace, except for the time in which it reads the counters, which stand still (about a "
-        "thousandth of 40,000 cycles). Default: ideal",
+        description="ideal: the machine reads the counters unnoticed; signal: a handler in the program does; "
+        "delivery of its signal is in the trace, its reading is not (45 to 70 cycles a record were measured), for the "
+        "counters stand still meanwhile. Default: ideal",
     )
     every: str = Field(
         "100000 cycles",

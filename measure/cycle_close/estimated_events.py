@@ -96,9 +96,6 @@ def possible(events: NDArray[np.float64]) -> NDArray[np.float64]:
     parts = one + other
     share = np.divide(one, parts, out=np.ones(parts.shape), where=parts > 0)
     found[..., SUMS[0][1]], found[..., SUMS[0][2]] = share * whole, (1 - share) * whole
-    whole, one, other = (found[..., event] for event in SUMS[1])
-    found[..., SUMS[1][0]] = np.where(whole > 0, one + other, 0.0)
-    _limit(found, _AFTER_SUMS)
     _follow(np.maximum(events, 0.0), found)
     np.maximum(found, 0.0, out=found)
     _limit(found, _AFTER_SUMS)
@@ -110,21 +107,24 @@ def _follow(before: NDArray[np.float64], after: NDArray[np.float64]) -> None:
     ``after``, (..., N_EVENTS): accesses and misses of the L2 cache, if there is one, and lines that memory reads and
     writes."""
 
-    def scale(part: Event, whole: NDArray[np.float64], changed: NDArray[np.float64]) -> None:
-        after[..., part] = before[..., part] * np.divide(changed, whole, out=np.ones(whole.shape), where=whole > 0)
+    def ratio(whole: NDArray[np.float64], changed: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.divide(changed, whole, out=np.ones(whole.shape), where=whole > 0)
 
-    has_l2 = (before[..., Event.L2_ACCESSES] > 0).any()
-    if has_l2:
-        scale(Event.L2_DATA_ACCESSES, before[..., Event.L1D_MISSES], after[..., Event.L1D_MISSES])
-        scale(Event.L2_DATA_MISSES, before[..., Event.L2_DATA_ACCESSES], after[..., Event.L2_DATA_ACCESSES])
-        more = after[..., Event.L2_DATA_MISSES] - before[..., Event.L2_DATA_MISSES]
-        after[..., Event.L2_ACCESSES] = after[..., Event.L1I_MISSES] + after[..., Event.L2_DATA_ACCESSES]
-        after[..., Event.L2_MISSES] = before[..., Event.L2_MISSES] + more
-        scale(Event.MEMORY_READS, before[..., Event.L2_MISSES], after[..., Event.L2_MISSES])
-        return
-    misses, changed = (events[..., Event.L1I_MISSES] + events[..., Event.L1D_MISSES] for events in (before, after))
-    scale(Event.MEMORY_READS, misses, changed)
-    scale(Event.MEMORY_WRITES, before[..., Event.L1D_WRITEBACKS], after[..., Event.L1D_WRITEBACKS])
+    has_l2 = before[..., Event.L2_ACCESSES] > 0
+    of_data = ratio(before[..., Event.L1D_MISSES], after[..., Event.L1D_MISSES])
+    for event in (Event.L2_DATA_ACCESSES, Event.L2_DATA_MISSES):
+        after[..., event] = before[..., event] * of_data
+    more = after[..., Event.L2_DATA_MISSES] - before[..., Event.L2_DATA_MISSES]
+    after[..., Event.L2_MISSES] = before[..., Event.L2_MISSES] + more
+    accesses = after[..., Event.L1I_MISSES] + after[..., Event.L2_DATA_ACCESSES]
+    after[..., Event.L2_ACCESSES] = np.where(has_l2, accesses, 0.0)
+    last_missed, last_changed = (
+        np.where(has_l2, events[..., Event.L2_MISSES], events[..., Event.L1I_MISSES] + events[..., Event.L1D_MISSES])
+        for events in (before, after)
+    )
+    after[..., Event.MEMORY_READS] = before[..., Event.MEMORY_READS] * ratio(last_missed, last_changed)
+    written = ratio(before[..., Event.L1D_WRITEBACKS], after[..., Event.L1D_WRITEBACKS])
+    after[..., Event.MEMORY_WRITES] = before[..., Event.MEMORY_WRITES] * np.where(has_l2, 1.0, written)
 
 
 def _limit(events: NDArray[np.float64], pairs: tuple[tuple[Event, Event], ...]) -> None:

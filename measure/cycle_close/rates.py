@@ -97,11 +97,12 @@ def whole_run_error(actual: pd.DataFrame, estimated: pd.DataFrame, name: str) ->
     return 100 * abs(rate(estimated[kept]) - truth) / truth if truth > 0 else float("nan")
 
 
-def _accesses_per_1000_instructions(table: pd.DataFrame, name: str) -> float:
+def _accesses_per_1000_instructions(table: pd.DataFrame, name: str) -> NDArray[np.float64]:
+    """Of each interval, (n,), for a rate of accesses; nan for others."""
     below = RATES[name][1] if name in RATES else Event.INSTRUCTIONS
     if below == Event.INSTRUCTIONS:
-        return float("nan")
-    return float(1000 * (table[below.name.lower()] / table["instructions"]).median())
+        return np.full(len(table), np.nan)
+    return np.asarray(1000 * table[below.name.lower()] / table["instructions"], np.float64)
 
 
 def deviations(actual: pd.DataFrame, estimated: pd.DataFrame) -> pd.DataFrame:
@@ -118,11 +119,8 @@ def deviations(actual: pd.DataFrame, estimated: pd.DataFrame) -> pd.DataFrame:
         if name not in actual or name not in estimated or actual[name].isna().all():
             continue
         truth, guess = actual[name].to_numpy(), estimated[name].to_numpy()
-        few = np.zeros(len(truth), np.bool_)
-        if name in RATES and RATES[name][1] != Event.INSTRUCTIONS:
-            accesses = actual[RATES[name][1].name.lower()] / actual["instructions"]
-            few = (1000 * accesses < FEW_ACCESSES).to_numpy()
-        truth = np.where(few, np.nan, truth)
+        accesses = _accesses_per_1000_instructions(actual, name)
+        truth = np.where(accesses < FEW_ACCESSES, np.nan, truth)
         row: dict[str, object] = {"metric": name, "deviation_percent": pointwise_deviation(truth, guess)}
         for category in ("simulated", "matched", "unsampled"):
             mine = (estimated["category"] == category).to_numpy()
@@ -130,6 +128,6 @@ def deviations(actual: pd.DataFrame, estimated: pd.DataFrame) -> pd.DataFrame:
         row["whole_run_percent"] = whole_run_error(actual, estimated, name)
         apart = np.abs(truth - guess)
         row["absolute"] = float(np.nanmean(apart)) if not np.isnan(apart).all() else float("nan")
-        row["accesses_per_1000_instructions"] = _accesses_per_1000_instructions(actual, name)
+        row["accesses_per_1000_instructions"] = float(np.median(accesses))
         rows.append(row)
     return pd.DataFrame(rows)

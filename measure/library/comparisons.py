@@ -20,7 +20,7 @@ from measure.library.plots import Kind, Plots
 from measure.perturbation.analysis_types import DEFAULT_DELTA, Perturbation
 from measure.perturbation.run_order import Order
 from measure.report.model import ReportData, VariantReport
-from measure.verdict_files.pair_tables import VALUES_OF_A_PAIR, pair_values
+from measure.verdict_files.pair_tables import OF_A_PAIR, pair_values
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -115,7 +115,7 @@ class Comparison:
         import pandas as pd
 
         found = self.perturbation(variant, comparison)
-        table = pd.DataFrame([pair_values(pair) for pair in found.pairs], columns=VALUES_OF_A_PAIR)
+        table = pd.DataFrame([pair_values(pair) for pair in found.pairs], columns=list(OF_A_PAIR))
         table.attrs = {"delta": found.delta, "alpha": found.alpha}
         return table
 

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.partitioning.search_types import NOT_ASSESSABLE, Verdict
+from measure.partitioning.search_types import State, Verdict
 from measure.perturbation.analysis_types import Perturbation
 from measure.perturbation.uninformative_metrics import metric_findings
 from measure.perturbation.wording import p_text
@@ -46,16 +46,17 @@ def decide(
     for one in found:
         if one.verdict == "perturbed" or (last and one.verdict == "changed"):
             return _verdict("bad", one, runs)
-    unseen = [one for one in found if one.verdict == NOT_ASSESSABLE and all_baselines]
+    unseen = [one for one in found if one.verdict == "not assessable" and all_baselines]
     shown = [one for one in found if one.verdict == "equivalent"]
     if complete and shown and len(shown) + len(unseen) == len(found):
         verdict = _verdict("good", _closest(shown), runs)
         beside = "; ".join(f"but it is not assessable {_where(one)}" for one in unseen)
         return replace(verdict, reason=f"{verdict.reason}; {beside}") if beside else verdict
-    if not last and not (complete and len(unseen) == len(found)):
+    blind = complete and len(unseen) == len(found)
+    if not last and not blind:
         return None
     undecided = next(one for one in found if one.verdict != "equivalent")
-    verdict = _verdict("undecided", undecided, runs)
+    verdict = _verdict("not assessable" if blind else "undecided", undecided, runs)
     return replace(verdict, state="good") if accept == "not perturbed" and complete else verdict
 
 
@@ -76,21 +77,18 @@ def _largest_change(one: Perturbation) -> float:
     return max((abs(p.delta_z) for p in one.pairs if np.isfinite(p.delta_z)), default=0.0)
 
 
-def _verdict(state: Literal["good", "bad", "undecided"], one: Perturbation, runs: int) -> Verdict:
+def _verdict(state: State, one: Perturbation, runs: int) -> Verdict:
     """A verdict whose reason names the worst pair and its change."""
     kind = "inner" if one.kind == "inner" else "outer"
-    unseen = [pair for pair in one.pairs if pair.verdict == NOT_ASSESSABLE]
-    if state == "undecided" and one.verdict == NOT_ASSESSABLE and unseen:
-        reason = f"{len(unseen)} of {len(one.pairs)} pairs, as {unseen[0].name}: {unseen[0].note}"
-        pair = unseen[0]
-        return Verdict(
-            state, f"{NOT_ASSESSABLE} {_where(one)}, with more runs neither: {reason} ({runs} runs)", (pair.a, pair.b),
-            pair.delta_z, kind, runs,
-        )  # fmt: skip
     if not one.pairs:
         return Verdict(state, "every metric is constant: nothing to compare", None, float("nan"), kind, runs)
-    still_open = (pair for pair in one.pairs if pair.verdict in ("inconclusive", "changed"))
-    pair = next(still_open, one.pairs[0]) if state == "undecided" else one.pairs[0]
+    sought = {"undecided": ("inconclusive", "changed"), "not assessable": ("not assessable",)}.get(state, ())
+    concerned = [pair for pair in one.pairs if pair.verdict in sought]
+    pair = (concerned or one.pairs)[0]
+    if state == "not assessable":
+        share = f"{len(concerned)} of {len(one.pairs)} pairs, as {pair.name}: {pair.note}"
+        reason = f"not assessable {_where(one)}, with more runs neither: {share} ({runs} runs)"
+        return Verdict(state, reason, (pair.a, pair.b), pair.delta_z, kind, runs)
     change = (
         f"rho of {pair.name} {pair.baseline_rho:.2f} to {pair.run_rho:.2f}, change of z {pair.delta_z:+.3f}"
         if np.isfinite(pair.delta_z)

@@ -28,7 +28,7 @@ from measure.campaign.run_types import BASELINE, Run, RunSpec
 from measure.campaign.store import Store
 from measure.errors import RunError
 from measure.partitioning.group_verdicts import Accept, decide, open_verdict, with_caveat
-from measure.partitioning.search_types import NOT_ASSESSABLE, Group, Verdict
+from measure.partitioning.search_types import Group, Verdict
 from measure.partitioning.verdict_memory import digest
 from measure.perturbation.analysis_types import Perturbation
 from measure.perturbation.perturbation import Memo, inner_perturbation, outer_perturbation
@@ -45,6 +45,8 @@ OPEN = ("changed", "inconclusive")
 """Verdicts that further runs may settle."""
 UNSHOWN = ("inconclusive", "not assessable")
 """Verdicts that show neither a change nor that there is none."""
+SETTLED = ("equivalent", "not assessable")
+"""Verdicts that further runs do not change; what they leave open, the other comparison decides."""
 _FEWEST_BASELINES = 2  # which show a spread
 
 
@@ -289,7 +291,7 @@ class CampaignOracle:
         if found[0].verdict in OPEN and look and found[0].extra_runs_needed is None:
             last = True  # no reasonable number of runs would decide it
         lenient = self._settings.accept == "not perturbed"
-        seen = found[0].verdict in ("equivalent", NOT_ASSESSABLE)
+        seen = found[0].verdict in SETTLED
         hopeful = seen or (last and lenient and found[0].verdict in UNSHOWN)
         if self._campaign.outer and hopeful:
             found.append(self._outer(self._baselines, one.runs))
@@ -353,14 +355,14 @@ class CampaignOracle:
             if judged or not runs or there < _FEWEST_BASELINES:
                 continue
             inner = self._inner(baselines, runs)
-            one.verdict = self._decided(one, [inner], runs, False, there >= planned)
+            one.verdict = self._decided(one, [inner], runs, last=False, all_baselines=there >= planned)
             compared.append((one, runs, inner))
         for one in self._under_test:
             _add(found, one, of)
         for one, runs, inner in compared:
-            if self._campaign.outer and inner.verdict in ("equivalent", NOT_ASSESSABLE):
-                found_both = [inner, self._outer(baselines, runs)]
-                one.verdict = self._decided(one, found_both, runs, False, there >= planned)
+            if self._campaign.outer and inner.verdict in SETTLED:
+                both = [inner, self._outer(baselines, runs)]
+                one.verdict = self._decided(one, both, runs, last=False, all_baselines=there >= planned)
                 _add(found, one, of)
 
     def _stored(self, planned: Sequence[tuple[RunSpec, str]]) -> list[Run]:

@@ -19,12 +19,13 @@ _COLOURS = {
     "good": VERDICTS["equivalent"],
     "bad": VERDICTS["perturbed"],
     "undecided": VERDICTS["inconclusive"],
+    "not assessable": VERDICTS["not assessable"],
 }
 _STATUS_COLOURS = {
     "validated": _COLOURS["good"], "not validated": _COLOURS["undecided"], "undecided": _COLOURS["undecided"],
     "not tested": MUTED,
 }  # fmt: skip
-_WORDS = {"good": "good", "bad": "changes", "undecided": "undecided"}
+_WORDS = {"good": "good", "bad": "changes", "undecided": "undecided", "not assessable": "not assessable"}
 _FOLDER = Path(__file__).parent
 
 

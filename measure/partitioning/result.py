@@ -189,12 +189,13 @@ class PartitionResult:
         if not self.confirmed:
             lines.append(f"Fresh runs: {self._validation()}.")
         for metric, verdict in self.alone().items():
-            state = "is not shown to be good" if verdict.state == "bad" else "stays undecided"
+            words = {"bad": "is not shown to be good", "not assessable": "is not assessable"}
+            state = words.get(verdict.state, "stays undecided")
             lines.append(f"{metric} {state} even alone: {verdict.reason}.")
         if self.best.uncovered:
             lines.append(f"In no group shown to be good: {', '.join(self.names(self.best.uncovered))}.")
-        undecided = sum(verdict.needs_runs for verdict in self.tested.values())
-        unseen = sum(verdict.state == "undecided" for verdict in self.tested.values()) - undecided
+        states = [verdict.state for verdict in self.tested.values()]
+        undecided, unseen = states.count("undecided"), states.count("not assessable")
         if unseen:
             lines.append(
                 f"{unseen} of {len(self.tested)} groups are not assessable and count as not good: more runs do not "

@@ -9,9 +9,7 @@ from typing import Literal, Protocol
 Group = frozenset[int]
 """Metrics collected together, as indices below n."""
 
-NOT_ASSESSABLE = "not assessable"
-"""What the reason of an undecided verdict begins with that no number of runs would decide."""
-State = Literal["good", "bad", "undecided"]
+State = Literal["good", "bad", "undecided", "not assessable"]
 Proof = Literal["optimal", "optimal among tested", "upper bound"]
 
 
@@ -20,7 +18,8 @@ class Verdict:
     """The result of testing one group.
 
     *good*: shown not to be perturbed, within runs and (when requested) across them; *bad*: shown to be perturbed;
-    *undecided*: neither, with all the runs that were allowed. ``reason``: a sentence. ``worst``: the pair that
+    *undecided*: neither, with all the runs that were allowed; *not assessable*: neither, with any number of runs.
+    ``reason``: a sentence. ``worst``: the pair that
     decided or, for a good group, came closest to the limit; ``change``: its change of z; ``kind``: "inner" or
     "outer"; ``runs``: instrumented runs that were compared.
     """
@@ -35,11 +34,6 @@ class Verdict:
     @property
     def good(self) -> bool:
         return self.state == "good"
-
-    @property
-    def needs_runs(self) -> bool:
-        """Whether it is undecided, and more runs might decide."""
-        return self.state == "undecided" and not self.reason.startswith(NOT_ASSESSABLE)
 
 
 class Oracle(Protocol):

@@ -46,8 +46,7 @@ class MetricFinding:
 
     ``problem``: *no events* (0 in every record of every run), *constant* (one value in every record of every run),
     *tied* (see `TIED`), *nearly constant* (see `NEAR`); ``share``: fraction of records with a run's most frequent
-    value, mean over these runs; ``runs``: number of runs examined; ``records``: in all
-    of them; ``events``: their sum;
+    value, mean over these runs; ``runs``: number of runs examined; ``records``: in all of them; ``events``: their sum;
     ``varies_elsewhere``: whether other variants, or the baselines, have not this problem.
     """
 
@@ -128,7 +127,8 @@ def metric_findings(
             found.append(
                 MetricFinding(
                     metric, kind, problem, tuple(group for group, _, _ in groups),
-                    float(np.mean([_share(values) for values in concerned])), len(concerned), sum(map(len, concerned)),
+                    sum(share * len(columns) for _, share, columns in groups) / max(1, len(concerned)),
+                    len(concerned), sum(map(len, concerned)),
                     float(sum(values.sum() for values in concerned)), len(groups) < len(tables),
                 )
             )  # fmt: skip

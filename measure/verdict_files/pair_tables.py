@@ -11,10 +11,12 @@ from measure.perturbation.analysis_types import Pair, Perturbation
 from measure.report.model import ReportData, VariantReport
 from measure.result_files import write_atomically
 
-PAIR_COLUMNS: dict[str, str] = {
+_OF_WHAT = {
     "campaign": "Name of the campaign",
     "variant": "Name of the variant",
     "relation": "inner: within a run; outer: of a metric with itself across aligned runs (held out)",
+}
+OF_A_PAIR = {
     "a": "First metric",
     "b": "Second metric; of an outer relation, the same",
     "baseline_rho": "Spearman's rho in baselines, from the mean z",
@@ -34,6 +36,9 @@ PAIR_COLUMNS: dict[str, str] = {
     "detectable_dz": "Change that is called perturbed with 80% probability (inner only)",
     "verdict": "perturbed, changed, inconclusive, equivalent or not assessable",
     "note": "Why values are undefined, or why the pair cannot be assessed",
+}
+"""Columns that say something of one pair, and their meaning."""
+_OF_A_COMPARISON = {
     "delta": "Change of z that counts as none",
     "level": "Level of this test: the share of alpha of the comparisons that were tested together",
     "together": "Number of comparisons (variants, within and across runs) that were tested together with this one",
@@ -41,9 +46,8 @@ PAIR_COLUMNS: dict[str, str] = {
     "runs": "Number of instrumented runs",
     "paired": "Whether baselines and runs were compared in pairs",
 }
+PAIR_COLUMNS: dict[str, str] = {**_OF_WHAT, **OF_A_PAIR, **_OF_A_COMPARISON}
 """Columns of the table and their meaning; undefined numbers are null in Parquet and empty in CSV."""
-VALUES_OF_A_PAIR = tuple(PAIR_COLUMNS)[3:-6]
-"""Those columns that say something of the pair, not of its comparison."""
 _TEXT = ("campaign", "variant", "relation", "a", "b", "verdict", "note")
 _WHOLE = ("together", "baselines", "runs")
 
@@ -81,7 +85,7 @@ def _rows(campaign: str, variant: VariantReport) -> Iterator[dict[str, Any]]:
 
 
 def pair_values(pair: Pair) -> dict[str, Any]:
-    """`VALUES_OF_A_PAIR` of ``pair``; undefined numbers are nan."""
+    """The values of `OF_A_PAIR` of ``pair``; undefined numbers are nan."""
     low, high = zip(pair.ci, pair.simultaneous, strict=True)
     return {
         "a": pair.a, "b": pair.b, "baseline_rho": pair.baseline_rho, "run_rho": pair.run_rho,

@@ -24,7 +24,7 @@ from emulator.engine.decode.operations import (
     SET_ROUNDING,
     SLOW,
 )
-from emulator.engine.instrument.line_timestamps import COVERED_BYTES
+from emulator.engine.instrument.line_timestamps import COVERED_BYTES, FAR
 from emulator.events import MAX_BLOCK_INSTRUCTIONS, OpClass
 
 # The words of the job: the block's pc, the host function that runs it, its hotness threshold, the host address of the
@@ -61,7 +61,6 @@ KNOWN, AMBIGUOUS, NEW_PAGES = 0xFFFF, 1 << 19, 2 << 19  # of `CodeShadow`
 ASK_PYTHON = 0xFFFFFFFF  # in ``block_index``: a dispatch miss at this address returns to Python
 N_REGISTERS = 32
 ACCESS_FIELDS = 4  # of an access in ``accessed``
-_FAR = 1 << 20  # beyond all offsets
 
 _BRANCH, _JUMP, _CALL, _RETURN = (int(one) for one in (OpClass.BRANCH, OpClass.JUMP, OpClass.CALL, OpClass.RETURN))
 _INDIRECT_CALL, _INDIRECT_JUMP = int(OpClass.INDIRECT_CALL), int(OpClass.INDIRECT_JUMP)
@@ -309,13 +308,15 @@ def timestamp(tables, register):  # type: ignore[no-untyped-def]
     """Set the field ``timestamped`` of the operations of accesses through the register's value, and forget them, as
     `line_timestamps.timestamped_accesses` does: first for the stores, then for the others that these do not cover."""
     accessed = tables.accessed[register]
+    if accessed[0] == 0:
+        return
     end = 1 + ACCESS_FIELDS * accessed[0]
     accessed[0] = 0
     timestamp_kind(tables, accessed, end, 1)
     for one in range(1, end, ACCESS_FIELDS):
         if accessed[one + 1] == 0:
-            low: Any = -_FAR
-            high: Any = _FAR
+            low: Any = -FAR
+            high: Any = FAR
             for other in range(1, end, ACCESS_FIELDS):
                 offset = accessed[other]
                 if accessed[other + 1] == 1 and tables.operations[accessed[other + 2]].timestamped:
@@ -330,17 +331,17 @@ def timestamp(tables, register):  # type: ignore[no-untyped-def]
 
 def timestamp_kind(tables, accessed, end, kind):  # type: ignore[no-untyped-def]
     """Timestamp the fewest accesses of a kind, 1 for stores, between which the others of the kind lie."""
-    last: Any = -_FAR
+    last: Any = -FAR
     while True:
-        nearest: Any = _FAR  # after the last
-        farthest: Any = -_FAR  # that the last one reaches
+        nearest: Any = FAR  # after the last
+        farthest: Any = -FAR  # that the last one reaches
         for one in range(1, end, ACCESS_FIELDS):
             offset = accessed[one]
             if accessed[one + 1] == kind and offset > last:
                 nearest = min(nearest, offset)
                 if offset - last <= COVERED_BYTES:
                     farthest = max(farthest, offset)
-        if nearest == _FAR:
+        if nearest == FAR:
             return
         last = max(nearest, farthest)
         for one in range(1, end, ACCESS_FIELDS):

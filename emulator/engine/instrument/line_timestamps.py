@@ -24,7 +24,7 @@ from emulator.engine.hart_state import REUSE_BINS, Hart
 from emulator.events import ACCESS_STORE
 from emulator.isa.decode import Instruction
 
-_FAR = 1 << 20  # beyond all offsets
+FAR = 1 << 20  # beyond all offsets
 COVERED_BYTES = 32
 """Two accesses at most so far apart touch all lines between them, of so many bytes or more."""
 # Half a page and a cache line. The two timestamps of a guest line must not lie a power of two apart: AMD Zen processors
@@ -65,7 +65,7 @@ def _choose(instructions: Sequence[Instruction], places: Sequence[int], found: l
 def _ends(offsets: Sequence[int]) -> list[int]:
     """The fewest of the sorted ``offsets`` between which, in steps of at most `COVERED_BYTES`, all others lie."""
     chosen: list[int] = []
-    for offset, following in zip(offsets, [*offsets[1:], _FAR][: len(offsets)], strict=True):
+    for offset, following in zip(offsets, [*offsets[1:], FAR][: len(offsets)], strict=True):
         if not chosen or offset - chosen[-1] > COVERED_BYTES or following - chosen[-1] > COVERED_BYTES:
             chosen.append(offset)
     return chosen

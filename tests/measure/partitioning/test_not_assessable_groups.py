@@ -51,8 +51,7 @@ def test_a_group_of_which_nothing_is_seen_gets_no_more_runs(unseen: Perturbation
     for found, outer in (([unseen], False), ([unseen, unseen], True)):
         verdict = decide(found, False, "equivalent", outer, 6)
         assert verdict is not None
-        assert verdict.state == "undecided"
-        assert not verdict.needs_runs
+        assert verdict.state == "not assessable"
         assert verdict.reason.startswith("not assessable within a run, with more runs neither: 3 of 3 pairs, as ")
         lenient = decide(found, True, "not perturbed", outer, 6)
         assert lenient is not None
@@ -74,5 +73,5 @@ def test_the_reason_of_an_open_group_names_a_pair_that_is_open(same: Perturbatio
     pairs = tuple(dataclasses.replace(pair, verdict=one) for pair, one in zip(same.pairs, verdicts, strict=True))
     verdict = decide([dataclasses.replace(same, verdict="inconclusive", pairs=pairs)], True, "equivalent", False, 6)
     assert verdict is not None
-    assert verdict.needs_runs
+    assert verdict.state == "undecided"
     assert f"open: rho of {pairs[1].name}" in verdict.reason
