@@ -62,5 +62,4 @@ class Deadlines:
         if deadline is not None and self._time.nanoseconds() >= deadline:
             guest.kernel.fire_timers()
         scheduler.reschedule(guest.hart)
-        while guest.kernel.pending_signal() is not None:
-            guest.kernel.deliver(guest.hart)
+        guest.kernel.serve_signals(guest.hart)

@@ -10,6 +10,7 @@ from emulator.execution.guest import Guest
 from emulator.execution.virtual_time import VirtualTime
 
 _CYCLE, _TIME, _INSTRET, _CONTROL = 0xC00, 0xC01, 0xC02, 0x800
+_CONTROL_ENABLE = 1
 
 
 class CounterFile(Protocol):
@@ -61,6 +62,7 @@ class GuestEnvironment:
             return False
         self._catch_up()
         self.counters.write_control(value)
+        self._guest.scheduler.counters_stand_still = not value & _CONTROL_ENABLE
         return True
 
     def instruction_fence(self) -> None:

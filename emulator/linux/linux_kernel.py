@@ -39,8 +39,8 @@ class LinuxKernel:
     returns; ``timer_phase`` in [0, 1) shortens the first period of periodic timers (see `Timers`).
     ``instructions`` returns the number executed so far, for time slices.
 
-    After each system call and whenever the machine has stopped the guest, the caller must call `fire_timers`, and
-    `deliver` while `pending_signal` is not None.
+    After each system call and whenever the machine has stopped the guest, the caller must call `fire_timers` and
+    `serve_signals`.
     """
 
     def __init__(
@@ -139,8 +139,15 @@ class LinuxKernel:
         self.scheduler.switch(hart)
 
     def pending_signal(self) -> int | None:
-        """The number of the next pending signal that is not blocked, or None."""
-        return self.scheduler.current.process.signals.next_pending()
+        """The number of the next signal that the current thread is to take, or None."""
+        return self.scheduler.next_signal(self.scheduler.current)
+
+    def serve_signals(self, hart: Hart) -> None:
+        """Deliver the signals of the current thread, and of each that gets the hart by this. Raises as `deliver`."""
+        while self.pending_signal() is not None:
+            self.deliver(hart)
+        if self.scheduler.current.restart is not None:  # another thread has taken the signal that interrupted the call
+            self._restart_call(hart)
 
     def deliver(self, hart: Hart) -> None:
         """Deliver all pending signals that are not blocked: enter handlers, or do the default action.
@@ -150,7 +157,7 @@ class LinuxKernel:
         """
         thread, signals = self.scheduler.current, self.signals
         entered = False
-        while (signal := signals.next_pending()) is not None:
+        while (signal := self.scheduler.next_signal(thread)) is not None:
             info = signals.take(signal)
             if signals.stops(signal):
                 if jobs.stop(self.scheduler, thread.process, signal):

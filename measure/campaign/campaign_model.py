@@ -144,8 +144,8 @@ class Sampling(StrictModel):
         "ideal",
         description="ideal: the machine reads the counters unnoticed; signal: a handler in the program does; "
         "delivery of its signal is in the trace, its reading is not (45 to 70 cycles a record were measured), for the "
-        "counters stand still meanwhile. A program with threads needs ideal on an emulated machine: signal often "
-        "ends it by SIGSEGV or SIGILL, a defect that is known. Default: ideal",
+        "counters stand still meanwhile. In a program with threads the one that runs handles it, and a record is of "
+        "all. Default: ideal",
     )
     every: str = Field(
         "100000 cycles",

@@ -11,10 +11,11 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 
-from emulator.linux.abi.numbers import signal_name
+from emulator.linux.abi.numbers import Signal, signal_name
 from emulator.linux.kernel.clock import Deadlock, TimeBase, Timers, VirtualClock
 from emulator.linux.kernel.hart_protocol import Hart
 from emulator.linux.kernel.limits import MAX_TASKS
+from emulator.linux.kernel.signals import SI_TIMER, SignalInfo
 from emulator.linux.kernel.tasks import Process, Registers, Thread
 from emulator.linux.kernel.wait_queue import WaitQueue
 from emulator.linux.kernel.waits import Wait, WhenStopped
@@ -55,6 +56,9 @@ class Scheduler:
         self.slice_end = TIME_SLICE_INSTRUCTIONS
         self.recheck_waits = False
         """Whether an event happened that may end a wait."""
+        self.counters_stand_still = False
+        """Whether the guest has stopped its performance counters: the thread that reads them may finish, for up to
+        another time slice. What the others did meanwhile would not be counted."""
         self.listener: GuestListener | None = None
         self.has_started_tasks = False
         """Whether there was ever a thread or process beside the first."""
@@ -148,6 +152,7 @@ class Scheduler:
         signals.thread = before
         assert thread.registers is not None
         thread.registers = thread.registers.with_result(-errno.EINTR if result is None else result)
+        thread.restart = None
         self.waiting.remove(thread)
         self.held.append(thread)
 
@@ -162,6 +167,29 @@ class Scheduler:
         """Processor time of all threads of the process, including ended ones."""
         self.charge_current()
         return process.ended_nanoseconds + sum(thread.used_nanoseconds for thread in process.threads)
+
+    # --- signals
+    def next_signal(self, thread: Thread) -> int | None:
+        """The lowest pending signal that ``thread`` is to take, or None.
+
+        As in Linux, one thread takes a caught signal of the process: of those that do not block it the current one if a
+        timer of processor time or of timer_create has sent it, else the first.
+        """
+        process = thread.process
+        if process.signals.nothing_pending(thread.signals):
+            return None
+        own, shared = process.signals.pending_for(thread.signals)
+        mine = [info.signal for info in own]
+        mine += [info.signal for info in shared if self._taker(process, info) in (thread, None)]
+        return min(mine, default=None)
+
+    def _taker(self, process: Process, info: SignalInfo) -> Thread | None:
+        """The thread that takes a signal of the process; None for any."""
+        if len(process.threads) == 1 or not process.signals.is_caught(info.signal):
+            return None
+        ready = [thread for thread in process.threads if not thread.signals.mask >> (info.signal - 1) & 1]
+        prefers_current = info.code == SI_TIMER or info.signal in (Signal.SIGVTALRM, Signal.SIGPROF)
+        return self.current if prefers_current and self.current in ready else next(iter(ready), None)
 
     # --- waiting
     def block(self, wait: Wait, hart: Hart, first_argument: int = 0) -> None:
@@ -196,7 +224,7 @@ class Scheduler:
             self._check_waits()
         if self.current.process.stopped:
             self.switch_from_stopped(hart)
-        elif self.runnable and self._instructions() >= self.slice_end:
+        elif self.runnable and self._left_of_slice() <= 0:
             self._preempt(hart)
 
     def continues_with(self, process: Process) -> bool:
@@ -212,15 +240,13 @@ class Scheduler:
             current.process is process
             and not process.stopped
             and process.signals.nothing_pending(current.signals)
+            and current.restart is None
             and not self.waiting.timed
         )
 
     def until_slice_ends(self) -> int | None:
         """Instructions left in the current thread's time slice; None if no other thread is runnable."""
-        if not self.runnable:
-            return None
-        left = self.slice_end - self._instructions()
-        return left if left > 0 else 1
+        return max(self._left_of_slice(), 1) if self.runnable else None
 
     def next_deadline(self) -> int | None:
         """Time of the clock source at which the next timer or timeout expires if the current thread keeps running."""
@@ -253,6 +279,10 @@ class Scheduler:
         self.slice_end = self._instructions() + TIME_SLICE_INSTRUCTIONS
         if changed and self.listener is not None:
             self.listener.task_switched()
+
+    def _left_of_slice(self) -> int:
+        end = self.slice_end + TIME_SLICE_INSTRUCTIONS if self.counters_stand_still else self.slice_end
+        return end - self._instructions()
 
     def _preempt(self, hart: Hart) -> None:
         self.current.registers = Registers.of(hart)
@@ -306,7 +336,7 @@ class Scheduler:
             elif result is None and self._stops_waiting(self, thread):
                 thread.restart = restart
                 return False
-            elif result is None and signals.has_pending():
+            elif result is None and self.next_signal(thread) is not None:
                 result = wait.result_if_interrupted()
                 if result is None:
                     result, thread.restart = -errno.EINTR, restart

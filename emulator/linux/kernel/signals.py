@@ -240,8 +240,13 @@ class SignalState:
         """Whether no signal is pending for ``thread`` or the process, blocked or not."""
         return not thread.pending and not self._pending
 
-    def has_pending(self) -> bool:
-        return self.next_pending() is not None
+    def pending_for(self, thread: ThreadSignals) -> tuple[list[SignalInfo], list[SignalInfo]]:
+        """The signals pending for ``thread`` and for the process that ``thread`` does not block."""
+        own, shared = (
+            [info for info in pending if not thread.mask >> (info.signal - 1) & 1]
+            for pending in (thread.pending, self._pending)
+        )
+        return own, shared
 
     def take(self, signal: int) -> SignalInfo:
         """Remove and return the oldest pending instance of ``signal``."""

@@ -265,8 +265,7 @@ def run_guest() -> Callable[..., Ended]:
                 if called:
                     kernel.syscall(hart)
                 kernel.fire_timers()
-                if kernel.pending_signal() is not None:
-                    kernel.deliver(hart)
+                kernel.serve_signals(hart)
         except GuestExit as end:
             return Ended(
                 end.status,

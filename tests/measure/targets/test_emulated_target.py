@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from emulator.linux.kernel import scheduler
 from instrumenter.building.generated_sources import preprocess_all
 from instrumenter.building.program_build import Recipe, SamplerConfig, build_program
 from instrumenter.building.toolchain import Toolchain
@@ -98,10 +99,27 @@ int main(int argc, char **argv) {
 STEPS = 500 + 3 * 1000 + 500 + 1500 + 500
 
 
-def forking(folder: Path, metric: dict[str, str]) -> RunSpec:
-    """The spec of a run of the program above, which samples itself."""
-    source = folder / "forks.c"
-    source.write_text(FORKING)
+THREADED = """
+#include <pthread.h>
+volatile unsigned long sink;
+void step(void) { for (int n = 0; n < 200; n++) sink += n; }
+static void *work(void *unused) {
+    for (int n = 0; n < 2000; n++) step();
+    return 0;
+}
+int main(void) {
+    pthread_t threads[3];
+    for (int n = 0; n < 3; n++) pthread_create(&threads[n], 0, work, 0);
+    for (int n = 0; n < 3; n++) pthread_join(threads[n], 0);
+    return 0;
+}
+"""
+
+
+def sampling_itself(folder: Path, program: str, metric: dict[str, str]) -> RunSpec:
+    """The spec of a run of ``program``, which samples itself."""
+    source = folder / "program.c"
+    source.write_text(program)
     recipe = Recipe(preprocess_all([source], ["-O1"], Toolchain()), ("-O1",), (), SamplerConfig(20_000, 1))
     build = recipe.build({"steps": MetricSpec.model_validate(metric)})
     at = build.counters["steps"]
@@ -115,12 +133,29 @@ def forking(folder: Path, metric: dict[str, str]) -> RunSpec:
 
 @pytest.mark.parametrize("method", [{}, {"method": "probe"}])
 def test_a_sampler_in_the_guest_counts_in_all_processes(tmp_path: Path, method: dict[str, str]) -> None:
-    trace = EmulatedTarget().execute(forking(tmp_path, {"event": "entry", "function": "step"} | method)).trace
+    trace = (
+        EmulatedTarget()
+        .execute(sampling_itself(tmp_path, FORKING, {"event": "entry", "function": "step"} | method))
+        .trace
+    )
     instructions, steps = trace.values.T
     assert (steps >= 0).all()
     assert STEPS * 0.97 < steps.sum() <= STEPS  # the first and the last record are left out
     costs = instructions[steps > 3] / steps[steps > 3]
     assert np.allclose(costs, np.median(costs), rtol=0.5)  # both of all processes
+
+
+@pytest.mark.parametrize("slice_instructions", [3_000, scheduler.TIME_SLICE_INSTRUCTIONS])
+def test_a_sampler_in_the_guest_counts_what_every_thread_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slice_instructions: int
+) -> None:
+    """The first thread waits meanwhile. Many short time slices end in the handler, where the counters stand still."""
+    monkeypatch.setattr(scheduler, "TIME_SLICE_INSTRUCTIONS", slice_instructions)
+    spec = sampling_itself(tmp_path, THREADED, {"event": "entry", "function": "step"})
+    instructions, steps = EmulatedTarget().execute(spec).trace.values.T
+    assert 6000 * 0.97 < steps.sum() <= 6000
+    costs = instructions[steps > 3] / steps[steps > 3]
+    assert np.allclose(costs, np.median(costs), rtol=0.15)
 
 
 def test_the_machine_reads_what_the_sampler_in_a_single_process_reads(
@@ -134,7 +169,7 @@ def test_the_machine_reads_what_the_sampler_in_a_single_process_reads(
         return columns, records
 
     monkeypatch.setattr(emulated, "read_sampler_trace", remember)
-    spec = replace(forking(tmp_path, {"event": "entry", "function": "step"}), arguments=("once",))
+    spec = replace(sampling_itself(tmp_path, FORKING, {"event": "entry", "function": "step"}), arguments=("once",))
     trace = EmulatedTarget().execute(spec).trace
     assert trace.n_records > 10
     assert np.diff(read[0][:-1, -1].astype(np.int64)).tolist() == trace.counts(("steps",))[:, 0].tolist()
