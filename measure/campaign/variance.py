@@ -26,6 +26,7 @@ SOURCES = {
 """What can be drawn anew by itself, and its words."""
 REST = "the rest (stack, heap, environment, interrupts)"
 _PREFIX = "noise of "
+_MORE_THAN_ALL = 1.005  # as rounded to whole percent
 _OTHER_LAYOUT = 1 << 31  # added to the seed of a layout; drawn seeds are below
 
 
@@ -43,7 +44,9 @@ def planned_runs(campaign: Campaign) -> int:
 @dataclass(frozen=True)
 class Components:
     """Shares of the variance of z between baselines. ``shared``: what paired runs share, None if unpaired;
-    ``sources``: by words; empty without runs for it; ``runs``: for each source."""
+    ``sources``: by words; empty without runs for it; ``runs``: for each source.
+
+    Interactions count in each source that takes part, so the shares of sources can add up to more than 1."""
 
     shared: float | None
     sources: Mapping[str, float]
@@ -58,7 +61,9 @@ class Components:
         if self.sources:
             shares = ", ".join(f"{words} {share:.0%}" for words, share in self.sources.items())
             largest = max(self.sources, key=lambda words: self.sources[words])
-            sentences.append(f"{shares} (rough: {self.runs} runs each); {largest} dominates")
+            whole = sum(self.sources.values())
+            more = f" and {whole:.0%} in all, since they act together or by chance" if whole > _MORE_THAN_ALL else ""
+            sentences.append(f"{shares} (rough: {self.runs} runs each{more}); {largest} dominates")
         return "; ".join(sentences) or "not estimated (`variance_runs: 4` does)"
 
 
@@ -104,10 +109,8 @@ def components(runs: Sequence[Run], hardware: tuple[str, ...], paired: bool) -> 
         if both and total > 0:
             half = np.nansum([np.mean([(again[n] - baselines[n]) ** 2 for n in both], axis=0)]) / 2
             found[SOURCES[source]] = float(half) / total
-    if found:
-        found[REST] = max(0.0, 1 - sum(found.values()))
-        whole = sum(found.values())
-        found = {words: share / whole for words, share in found.items()}
+    if found and (rest := 1 - sum(found.values())) > 0:
+        found[REST] = rest
     count = min((len(one) for one in sources.values() if one), default=0)
     return Components(float(np.median(shared)) if shared else None, found, count)
 

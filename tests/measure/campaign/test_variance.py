@@ -64,6 +64,20 @@ def test_simulated_components_are_found_again() -> None:
     assert components(runs, ("x", "y"), paired=False).shared is None
 
 
+def test_shares_of_sources_that_act_together_are_not_made_to_add_up() -> None:
+    """The signs of two sources multiply: either alone changes all of z."""
+    runs = []
+    for n in range(20):
+        layout, memory = (-1) ** n, (-1) ** (n // 2)
+        baseline = spec_of(replicate=n)
+        runs.append(run_of(baseline, 0.2 * layout * memory))
+        runs.append(run_of(redrawn(baseline, "layout"), 0.2 * -layout * memory))
+        runs.append(run_of(redrawn(baseline, "memory"), 0.2 * layout * -memory))
+    found = components(runs, ("x", "y"), paired=True)
+    assert found.sources == pytest.approx({SOURCES["layout"]: 1.9, SOURCES["memory"]: 1.9}, rel=0.02)
+    assert "20 runs each and 380% in all, since they act together or by chance); code layout" in found.text
+
+
 def test_without_runs_nothing_is_claimed() -> None:
     assert components([run_of(spec_of(), 0.1)], ("x", "y"), paired=True) == Components(None, {}, 0)
     assert Components(None, {}, 0).text == "not estimated (`variance_runs: 4` does)"
