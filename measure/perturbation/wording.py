@@ -55,16 +55,22 @@ def in_words(perturbation: Perturbation) -> str:
     """
     p = perturbation.p_value
     above = f", above its level of {perturbation.level:.3g}" if perturbation.level < p <= perturbation.alpha else ""
+    measurable = p <= perturbation.level
     if perturbation.verdict == "not assessable":
-        return f"an absence of change cannot be shown ({p_text(p)})"
+        seen = "changed measurably, by less than delta; elsewhere " if measurable else ""
+        return f"{seen}an absence of change cannot be shown ({p_text(p)}{above})"
     if math.isnan(p):
         return f"not tested ({p_text(p)})"
-    measurable = p <= perturbation.level
     drifting = any(
         pair.verdict == "inconclusive" and pair.p_adjusted <= perturbation.level for pair in perturbation.pairs
     )
+    delta = perturbation.delta
+    grave = perturbation.of("perturbed")
+    beyond = [pair for pair in grave if pair.simultaneous[0] > delta or pair.simultaneous[1] < -delta]
     meaning = {
-        "perturbed": "changed by more than delta",
+        "perturbed": "a metric is constant in the runs or in the baselines, and not in the others"
+        if grave and not beyond
+        else "changed by more than delta",
         "changed": "changed measurably, perhaps by more than delta",
         "equivalent": "changed measurably, by less than delta"
         if measurable

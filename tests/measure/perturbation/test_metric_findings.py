@@ -267,6 +267,11 @@ def perturbation(verdict: Any, p: float) -> Perturbation:
         ("perturbed", 0.0001, "changed by more than delta (p < 0.001)"),
         ("changed", 0.0123, "changed measurably, perhaps by more than delta (p = 0.012)"),
         ("not assessable", 0.3, "an absence of change cannot be shown (p = 0.300)"),
+        (
+            "not assessable",
+            0.004,
+            "changed measurably, by less than delta; elsewhere an absence of change cannot be shown (p = 0.004)",
+        ),
         ("equivalent", 0.0001, "changed measurably, by less than delta (p < 0.001)"),
         ("equivalent", 0.05, "changed measurably, by less than delta (p = 0.050)"),
         ("equivalent", 0.3, "no measurable change, less than delta (p = 0.300)"),
@@ -296,6 +301,17 @@ def test_a_change_that_a_drift_leaves_open_is_not_said_to_be_small(data: ReportD
     assert in_words(drifting) == "changed measurably, perhaps by a drift in the order of the runs (p = 0.010)"
     few = replace(drifting, pairs=tuple(replace(pair, verdict="equivalent") for pair in pairs))
     assert in_words(few).startswith("changed measurably, by less than delta; elsewhere")
+
+
+def test_a_metric_that_became_constant_is_not_said_to_have_changed_by_more_than_delta(data: ReportData) -> None:
+    inner = data.variants[0].inner
+    gone = replace(inner.pairs[0], verdict="perturbed", simultaneous=(float("nan"), float("nan")))
+    vanished = replace(inner, verdict="perturbed", p_value=0.001, pairs=(gone,), alpha=0.05, comparisons=1)
+    assert in_words(vanished).startswith(
+        "a metric is constant in the runs or in the baselines, and not in the others ("
+    )
+    moved = replace(gone, simultaneous=(inner.delta + 0.1, 3.0))
+    assert in_words(replace(vanished, pairs=(gone, moved))).startswith("changed by more than delta (")
 
 
 def test_runs_that_can_show_no_change_are_not_said_to_have_none() -> None:
