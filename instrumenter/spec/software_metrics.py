@@ -81,7 +81,7 @@ class MetricSpec(BaseModel):
     method: Literal["counter", "probe", "second_run"] = Field(
         "counter",
         description="counter: the program counts, at its cost; probe: the emulated machine does not see the counter, "
-        "which costs nothing and counts as nothing; second_run: the measured program has no counter, and a second run, "
+        "which takes no time and counts as nothing; second_run: the measured program has no counter, and a second run, "
         "without timing, gives each record the counts of the same part of the program. Both are for `measure` with "
         "sampling mode ideal on an emulated machine, probe also for mode signal. Default: counter",
     )
