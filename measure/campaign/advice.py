@@ -18,6 +18,7 @@ from measure.campaign.campaign_model import Campaign
 from measure.campaign.variance import planned_runs
 from measure.console.time_left import range_text
 from measure.perturbation.analysis_types import BROKEN, Verdict
+from measure.perturbation.findings import in_all_open
 from measure.report.model import VariantReport
 
 if TYPE_CHECKING:
@@ -108,6 +109,9 @@ def more_runs(
         sentences.append(f"Next: with twice the runs, or more, the positive control may be found: {how}.")
     elif needed:
         noun = "variant" if len(needed) == 1 else "variants"
+        if metric := _behind_all_open([variant for variant in variants if variant.name in needed]):
+            how = _without(metric, campaign, campaign_file, run_seconds)
+            sentences.append(f"Next: without {metric}, which every open pair involves, nothing may be open: {how}.")
         how = _with_more(max(needed.values()), campaign, campaign_file, looks, run_seconds)
         sentences.append(f"Next: more runs would probably settle the {noun} {', '.join(needed)}: {how}.")
     elif changed:
@@ -128,23 +132,47 @@ def _needed(variants: Sequence[VariantReport], verdict: Verdict) -> dict[str, in
     return needed
 
 
+def _behind_all_open(variants: Sequence[VariantReport]) -> str:
+    """The metric that all open pairs, and across runs all open metrics, of ``variants`` involve; "" for none."""
+    metrics = {in_all_open(variant.inner) for variant in variants if variant.inner.verdict == "inconclusive"}
+    for variant in variants:
+        if variant.outer_held_out is not None:
+            metrics |= {pair.a for pair in variant.outer_held_out.of("inconclusive")}
+    return metrics.pop() if len(metrics) == 1 else ""
+
+
+def _without(metric: str, campaign: Campaign, campaign_file: str, run_seconds: float) -> str:
+    """The command for a new campaign that leaves a hardware ``metric`` out, and what it makes."""
+    others = ", ".join(one for one in campaign.hardware_metrics if one != metric)
+    setting = shlex.quote(f"hardware_metrics=[{others}]")
+    command = f"measure run {shown_path(campaign_file)} --set {setting}"
+    return _new_campaign(command, campaign, planned_runs(campaign), run_seconds, f"without-{metric}")
+
+
 def _with_more(more: int, campaign: Campaign, campaign_file: str, looks: int, run_seconds: float) -> str:
     """The command that makes ``more`` baselines and replicates than ``campaign`` has, what it makes, and why so."""
     larger = {"baselines": campaign.baselines + more, "replicates": campaign.replicates + more} if more else {}
     runs = planned_runs(campaign.model_copy(update=larger))
-    if looks < campaign.looks:
-        runs -= planned_runs(campaign)
-    seconds = runs * run_seconds
-    price = f"{runs:,} runs ({range_text(0.85 * seconds, 1.15 * seconds)})" if seconds else f"{runs:,} runs"
     settings = "".join(f" --set {key}={value}" for key, value in larger.items())
     command = f"measure run {shown_path(campaign_file)}{settings}"
     if looks < campaign.looks:
+        price = _price(runs - planned_runs(campaign), run_seconds)
         return f"`{command}` adds {price} to these, as look {looks + 1} of {campaign.looks} that are planned"
+    why = ", since no further look at this one is planned" if more else ""
+    return _new_campaign(command, campaign, runs, run_seconds) + why
+
+
+def _new_campaign(command: str, campaign: Campaign, runs: int, run_seconds: float, name: str = "") -> str:
+    """``command`` with another seed and results of its own, called after ``name`` or the seed; and what it makes."""
     seed = campaign.seed + 1
-    command += f" --set seed={seed} --out {shlex.quote(f'results/{campaign.name}-seed{seed}')}"
-    return f"`{command}` makes a new campaign of {price}" + (
-        ", since no further look at this one is planned" if more else ""
-    )
+    results = f"results/{campaign.name}-{name or f'seed{seed}'}"
+    command += f" --set seed={seed} --out {shlex.quote(results)}"
+    return f"`{command}` makes a new campaign of {_price(runs, run_seconds)}"
+
+
+def _price(runs: int, run_seconds: float) -> str:
+    seconds = runs * run_seconds
+    return f"{runs:,} runs ({range_text(0.85 * seconds, 1.15 * seconds)})" if seconds else f"{runs:,} runs"
 
 
 def _smallest(variants: Sequence[VariantReport]) -> list[VariantReport]:

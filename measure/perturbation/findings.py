@@ -115,6 +115,15 @@ def _change(pair: Pair, result: Perturbation) -> str:
     )
 
 
+def in_all_open(result: Perturbation) -> str:
+    """The metric that all inconclusive pairs within a run have in common, if other pairs are not open; else ""."""
+    open_pairs = result.of("inconclusive")
+    if result.kind != "inner" or not open_pairs or len(open_pairs) == len(result.pairs):
+        return ""
+    shared = set.intersection(*({pair.a, pair.b} for pair in open_pairs))
+    return shared.pop() if len(shared) == 1 else ""
+
+
 def _undecided(result: Perturbation, smallest_p: float) -> list[str]:
     """Sentences on an inconclusive result: the open pairs, and the runs that would settle it."""
     open_pairs = result.of("inconclusive")
@@ -124,11 +133,9 @@ def _undecided(result: Perturbation, smallest_p: float) -> list[str]:
         + ", ".join(pair.name for pair in open_pairs[:SHOWN_PAIRS])
         + "."
     ]
-    names = [{pair.a, pair.b} for pair in open_pairs]
-    shared = names[0].intersection(*names) if names else set()
-    if result.kind == "inner" and len(shared) == 1 and len(open_pairs) < len(result.pairs):
+    if metric := in_all_open(result):
         sentences.append(
-            f"All of them involve {shared.pop()}, and no pair of the other metrics is open: to leave it out of the "
+            f"All of them involve {metric}, and no pair of the other metrics is open: to leave it out of the "
             "metrics is cheaper than more runs."
         )
     if smallest_p > result.level:

@@ -156,6 +156,24 @@ def test_the_command_for_more_runs_settles_what_is_inconclusive() -> None:
     assert more_runs([opened("x", "inconclusive", None), opened("y", "perturbed", 4)], campaign, "", looks=1) == []
 
 
+def test_a_metric_that_every_open_pair_involves_can_be_left_out() -> None:
+    """1,436 runs were the next step of a campaign in which nothing was open without one metric."""
+    campaign = Campaign.model_validate({**GIVEN, "hardware_metrics": ["PAPI_TOT_INS", "PAPI_LD_INS", "PAPI_BR_MSP"]})
+    one = opened("x", "inconclusive", 300)
+    verdicts: list[tuple[str, Verdict]] = [("im", "inconclusive"), ("ml", "inconclusive"), ("il", "equivalent")]
+    pairs: Any = tuple(SimpleNamespace(a=both[0], b=both[1], verdict=verdict) for both, verdict in verdicts)
+    shared = replace(one, inner=replace(one.inner, pairs=pairs))
+    first, second = more_runs([shared], campaign, "", looks=1)
+    assert first.startswith(
+        "Next: without m, which every open pair involves, nothing may be open: `measure run CAMPAIGN.yaml --set "
+        "'hardware_metrics=["
+    )
+    assert first.endswith("--set seed=4 --out results/mine-without-m` makes a new campaign of 8 runs.")
+    assert second.startswith("Next: more runs would probably settle the variant x: ")
+    everything: Any = tuple(SimpleNamespace(a=each.a, b=each.b, verdict="inconclusive") for each in pairs)
+    assert len(more_runs([replace(one, inner=replace(one.inner, pairs=everything))], campaign, "", looks=1)) == 1
+
+
 def test_the_size_of_a_change_has_a_command_that_is_no_unplanned_look() -> None:
     # The report told the number of runs without a command, and to extend the campaign was an unplanned look.
     campaign = Campaign.model_validate(GIVEN)
