@@ -64,6 +64,7 @@ class Machine:
     comparison; ``optimise_executions``: the hotness threshold.
     ``keep_translations``: begin with the translations that earlier processes saved for this program
     (`save_translations`).
+    ``name``: by which the guest is started, its first argument; default: the path, and "program" for bytes.
     Raises `GuestImageError` for a file that is not a program for this machine.
 
     ```python
@@ -98,9 +99,11 @@ class Machine:
         templates: bool = True,
         optimise_executions: int = OPTIMISE_EXECUTIONS,
         keep_translations: bool = False,
+        name: str | None = None,
     ) -> None:
         self.files = files or VirtualFiles()
-        name = "program" if isinstance(program, bytes) else self.files.guest_path(Path(program)) or str(program)
+        if name is None:
+            name = "program" if isinstance(program, bytes) else self.files.guest_path(Path(program)) or str(program)
         image: ElfImage = replace(load_image(program), name=name)
         self.files.add_if_missing(name, image.data)
         if "/" not in name:  # what a shell starts by such a name is in the PATH, where a program may look for itself

@@ -79,7 +79,9 @@ class Program(StrictModel):
         "`PATH=$COMPILERS:$PATH make`",
     )
     directory: Path | None = Field(None, description="Directory that `build` builds, relative to the campaign file")
-    binary: str | None = Field(None, description="The program that `build` makes, relative to `directory`")
+    binary: str | None = Field(
+        None, description="The program that `build` makes, relative to `directory`; it is started by its name"
+    )
     flags: tuple[str, ...] = Field(
         ("-O2",),
         description="Compiler flags; relative paths in them, as in -I, are looked for beside the source, then beside "
@@ -135,6 +137,12 @@ class Program(StrictModel):
         path = PurePosixPath(self.binary)
         if path.is_absolute() or ".." in path.parts or not path.name:
             raise problem_at(f"got '{self.binary}', expected a path inside `directory`", "binary")
+
+    @property
+    def started_as(self) -> str | None:
+        """The name by which it is started: that of ``binary``, as some programs are many and tell by their name which
+        is wanted; None for one of sources."""
+        return PurePosixPath(self.binary).name if self.binary is not None else None
 
 
 class Sampling(StrictModel):

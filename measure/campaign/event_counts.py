@@ -162,8 +162,8 @@ def run_untimed(campaign: Campaign, program: Path, counters: Mapping[str, tuple[
     files = VirtualFiles(mapped=mapped, stdin=Path(stdin).read_bytes() if stdin else b"", seed=campaign.seed)
     try:
         with Machine(
-            program.read_bytes(), arguments, files=files, seed=campaign.seed, keep_translations=True,
-            limit_instructions=campaign.limits.instructions,
+            program.read_bytes(), arguments, name=campaign.program.started_as, files=files, seed=campaign.seed,
+            keep_translations=True, limit_instructions=campaign.limits.instructions,
         ) as machine:  # fmt: skip
             addresses = []
             for symbol, offset in counters.values():

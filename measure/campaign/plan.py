@@ -184,6 +184,7 @@ def make_plan(
                 noise=RunNoise(**campaign.noise.model_dump()),
                 limit_instructions=campaign.limits.instructions,
                 exit_status=campaign.program.exit_status,
+                program_name=campaign.program.started_as,
                 target=target,
                 extra_columns=RECORD_FLAGS if target == HOST else (),
                 limit_seconds=campaign.limits.seconds if target == HOST else None,

@@ -140,7 +140,8 @@ class RunSpec:
     other columns unchanged. ``extra_columns``: further columns that the target adds to the trace. ``intervention``:
     for a counterfactual run. ``second_run``: where some of ``counters`` are read, None for none. ``seldom``: only few
     runs have this program, so that code compiled for it hardly pays.
-    ``exit_status``: of a program that has done its work.
+    ``exit_status``: of a program that has done its work. ``program_name``: by which the program is started; None:
+    "program".
     """
 
     variant: str
@@ -173,6 +174,7 @@ class RunSpec:
     seldom: bool = False
     exit_status: int = 0
     second_run: SecondRun | None = None
+    program_name: str | None = None
 
     @classmethod
     def from_json(cls, saved: dict[str, Any]) -> RunSpec:
@@ -217,6 +219,7 @@ class RunSpec:
             "limit_seconds",
             "exit_status",
             "second_run",
+            "program_name",
         ):
             if fields[key] == self.__dataclass_fields__[key].default:  # keeps keys of runs from before it was added
                 del fields[key]

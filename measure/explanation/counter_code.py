@@ -92,8 +92,9 @@ def find_counter_code(spec: RunSpec) -> CounterCode:
     layout, phase = layout_of(spec, np.random.default_rng([spec.seed, 7]))
     with Machine(
         program_of(spec), spec.arguments, files=files_of(spec), layout=layout, consumers=[accesses, counter],
-        seed=spec.seed, counters=NoCounters(), timer_phase=phase, limit_instructions=spec.limit_instructions,
-        background=False, optimise_executions=hotness_threshold(spec),
+        name=spec.program_name, seed=spec.seed, counters=NoCounters(), timer_phase=phase,
+        limit_instructions=spec.limit_instructions, background=False,
+        optimise_executions=hotness_threshold(spec),
     ) as machine:  # fmt: skip
         ending = machine.run()
         if ending.message or ending.status != spec.exit_status:

@@ -145,8 +145,9 @@ def _executions(spec: RunSpec) -> tuple[dict[int, int], int]:
     layout, phase = layout_of(spec, np.random.default_rng([spec.seed, 7]))
     with Machine(
         Path(spec.binary).read_bytes(), spec.arguments, files=files_of(spec), layout=layout, consumers=[counter],
-        seed=spec.seed, counters=NoCounters(), timer_phase=phase, limit_instructions=2 * spec.limit_instructions,
-        background=False, optimise_executions=hotness_threshold(spec),
+        name=spec.program_name, seed=spec.seed, counters=NoCounters(), timer_phase=phase,
+        limit_instructions=2 * spec.limit_instructions, background=False,
+        optimise_executions=hotness_threshold(spec),
     ) as machine:  # fmt: skip
         ending = machine.run()
         machine.drain()

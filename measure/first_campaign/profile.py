@@ -94,8 +94,8 @@ def profile(campaign: Campaign, program: Path) -> Profile:
     files = VirtualFiles(mapped=mapped, stdin=Path(stdin).read_bytes() if stdin else b"", seed=campaign.seed)
     try:
         with Machine(
-            program.read_bytes(), arguments, files=files, seed=campaign.seed, keep_translations=True,
-            limit_instructions=campaign.limits.instructions,
+            program.read_bytes(), arguments, name=campaign.program.started_as, files=files, seed=campaign.seed,
+            keep_translations=True, limit_instructions=campaign.limits.instructions,
         ) as machine:  # fmt: skip
             counts = _Counts()
             session = Session(machine, [counts])

@@ -116,7 +116,7 @@ def _timed(
         machine=_with_counters(machine_text(campaign.machine_file), len(hardware)), machine_name=campaign.machine_name,
         hardware_metrics=hardware, counters=counters, sampling_mode="ideal", interval=every_cycles,
         interval_unit="cycles", limit_instructions=campaign.limits.instructions,
-        exit_status=campaign.program.exit_status,
+        exit_status=campaign.program.exit_status, program_name=campaign.program.started_as,
     )  # fmt: skip
     return target_named("emulated").execute(spec)
 

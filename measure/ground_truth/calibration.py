@@ -157,7 +157,7 @@ def _machine(spec: RunSpec, counter: EventCounter) -> Machine:
     layout, _ = layout_of(spec, np.random.default_rng([spec.seed, 7]))
     return Machine(
         program_of(spec), spec.arguments, files=files, layout=layout, consumers=[counter], counters=_NoCounters(),
-        seed=spec.seed,
+        seed=spec.seed, name=spec.program_name,
         limit_instructions=spec.limit_instructions, background=False,
     )  # fmt: skip
 

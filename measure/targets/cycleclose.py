@@ -49,7 +49,7 @@ class CycleCloseTarget:
             machines.append(
                 Machine(
                     program_of(spec), spec.arguments, files=files, layout=layout, seed=spec.seed,
-                    limit_instructions=spec.limit_instructions, background=False,
+                    name=spec.program_name, limit_instructions=spec.limit_instructions, background=False,
                 )
             )  # fmt: skip
             return machines[-1]

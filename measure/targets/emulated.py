@@ -73,7 +73,7 @@ class EmulatedTarget:
         program = program_of(spec)
         clock = clock_of(load_image(program), spec.second_run) if spec.second_run is not None else None
         machine = Machine(
-            program, spec.arguments, files=files, layout=layout, core=core,
+            program, spec.arguments, name=spec.program_name, files=files, layout=layout, core=core,
             consumers=[*probes.consumers, *filter(None, [clock])],
             counters=probes if signal_mode else pmu,
             clock_hz=config.clock_hz, seed=spec.seed, timer_phase=phase,
@@ -145,7 +145,7 @@ def time_part(spec: RunSpec, instructions: int) -> PartTiming:
         layout, phase = layout_of(spec, np.random.default_rng([spec.seed, 7]))
         core, files = core_of(spec, config), files_of(spec)
         with Machine(
-            program_of(spec), spec.arguments, files=files, layout=layout, core=core,
+            program_of(spec), spec.arguments, name=spec.program_name, files=files, layout=layout, core=core,
             counters=Pmu(core, spec.hardware_metrics), clock_hz=config.clock_hz, seed=spec.seed, timer_phase=phase,
             background=False, optimise_executions=hotness_threshold(spec),
         ) as machine:  # fmt: skip

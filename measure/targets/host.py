@@ -72,7 +72,8 @@ def _run_program(spec: RunSpec, host: HostDescription, folder: Path) -> tuple[st
 
     Raises `RunError` when it fails.
     """
-    program, work = folder / "program", folder / "work"
+    program, work = folder / "started" / (spec.program_name or "program"), folder / "work"
+    program.parent.mkdir()
     program.write_bytes(program_of(spec))
     program.chmod(0o700)
     work.mkdir()

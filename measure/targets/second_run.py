@@ -146,8 +146,8 @@ def _machine(
     mark_used(Path(second.binary))  # a campaign may take days
     return Machine(
         Path(second.binary).read_bytes(), spec.arguments, files=files, layout=layout, consumers=consumers,
-        counters=NoCounters(), seed=spec.seed, limit_instructions=2 * spec.limit_instructions, background=False,
-        optimise_executions=threshold,
+        counters=NoCounters(), name=spec.program_name, seed=spec.seed,
+        limit_instructions=2 * spec.limit_instructions, background=False, optimise_executions=threshold,
     )  # fmt: skip
 
 

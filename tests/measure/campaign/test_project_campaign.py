@@ -116,6 +116,21 @@ def test_a_project_is_linked_anew_for_every_run(folder: Path, mode: str) -> None
 
 
 @pytest.mark.slow
+def test_a_program_that_tells_by_its_name_what_it_is_wanted_for_has_its_name(folder: Path) -> None:
+    """toybox and busybox: "Unknown command program"."""
+    demo = folder / "demo"
+    (demo / "Makefile").write_text(MAKEFILE.replace("program: main", "count: main").replace("-o program", "-o count"))
+    by_name = MAIN.replace("{\n    for", '{\n    if (strcmp(argv[0], "count")) return 9;\n    for', 1)
+    (demo / "main.c").write_text("#include <string.h>\n" + by_name)
+    write_campaign(folder, program=PROGRAM.replace("CC=$CC program", "CC=$CC count").replace("y: program", "y: count"))
+    assert [one.events for one in count_events(*load_campaign(folder / "c.yaml")).metrics] == [30]
+    campaign = folder / "c.yaml"
+    campaign.write_text(campaign.read_text().replace("function: work", "function: work, method: second_run"))
+    result = run(folder)
+    assert result.exit_code == 0, result.output
+
+
+@pytest.mark.slow
 def test_a_project_that_changes_its_program_after_linking_is_shifted(folder: Path) -> None:
     makefile = folder / "demo/Makefile"
     makefile.write_text(makefile.read_text().replace(
