@@ -5,7 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 from measure.campaign.plan import content_keys
@@ -121,6 +121,8 @@ def execute_plan(
 ) -> Outcome:
     """Make those of ``specs`` that are not stored. Every finished run is stored before the next is waited for.
 
+    Specs with one key, as of two variants with the same metrics, are made once, and each has the run as its own.
+
     A run that fails does not stop the others; after three failures and no success the rest is given up.
     ``keys``: `content_keys` of the specs, if the caller has them. ``workers``: runs at once (default: one per
     processor), or `Workers` to reuse. ``started`` is called with the number of runs to make, the number of stored ones,
@@ -131,7 +133,9 @@ def execute_plan(
     warnings: list[str] = []
     missing: list[tuple[str, RunSpec]] = []
     keys = content_keys(specs) if keys is None else keys
-    for key, spec in zip(keys, specs, strict=True):
+    unique = dict(zip(reversed(keys), reversed(specs), strict=True))  # the first spec of each key
+    for key in dict.fromkeys(keys):
+        spec = unique[key]
         run, damage = store.load(key, spec)
         if damage:
             warnings.append(f"{damage}; its run was made again.")
@@ -139,20 +143,21 @@ def execute_plan(
             missing.append((key, spec))
         else:
             done[key] = run
-    reused = len(done)
+    reused = sum(key in done for key in keys)
     own = workers if isinstance(workers, Workers) else Workers(min(len(missing), workers or os.cpu_count() or 1))
     started(len(missing), reused, own.count)
-    failures: list[Failure] = []
+    reasons: dict[str, str] = {}
     if missing:
         if own is workers:
-            _run_all(missing, store, own, done, failures, progress)
+            _run_all(missing, store, own, done, reasons, progress)
         else:
             try:
-                _run_all(missing, store, own, done, failures, progress)
+                _run_all(missing, store, own, done, reasons, progress)
             finally:
                 own.close()
-    runs = tuple(done[key] for key in keys if key in done)
-    return Outcome(runs, tuple(failures), reused, tuple(warnings))
+    runs = tuple(replace(done[key], spec=spec) for key, spec in zip(keys, specs, strict=True) if key in done)
+    failed = [Failure(spec, reasons[key]) for key, spec in zip(keys, specs, strict=True) if key in reasons]
+    return Outcome(runs, tuple(failed), reused, tuple(warnings))
 
 
 def _run_all(
@@ -160,10 +165,10 @@ def _run_all(
     store: Store,
     workers: Workers,
     done: dict[str, Run],
-    failures: list[Failure],
+    reasons: dict[str, str],
     progress: Callable[[], None],
 ) -> None:
-    """Make the ``missing`` runs; fills ``done`` and ``failures``, and stores each run as it ends."""
+    """Make the ``missing`` runs; fills ``done`` and ``reasons``, why runs failed, and stores each run as it ends."""
     futures: dict[concurrent.futures.Future[Run | str], tuple[str, RunSpec]] = {}
     try:
         futures = {workers.submit(spec): (key, spec) for key, spec in missing}
@@ -178,8 +183,8 @@ def _run_all(
                 ) from None
             if isinstance(result, str):
                 store.save_failure(key, spec, result)
-                failures.append(Failure(spec, result))
-                if len(failures) >= 3 and not successes:
+                reasons[key] = result
+                if len(reasons) >= 3 and not successes:
                     for other in futures:
                         other.cancel()
                     return

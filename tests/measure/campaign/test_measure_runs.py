@@ -73,6 +73,28 @@ def run_fake(folder: Path) -> Result:
 
 
 @pytest.mark.slow
+def test_variants_with_the_same_metrics_share_their_runs(folder: Path) -> None:
+    """Each got some of them twice or more and the others not at all, whichever process was faster."""
+    write_campaign(folder, baselines=8, replicates=8)
+    text = (folder / "c.yaml").read_text()
+    (folder / "c.yaml").write_text(
+        text.replace("variants: {light: [rounds], ", "variants: {light: [rounds], same: [rounds], ")
+    )
+    for workers in ("2", "1"):
+        out = folder / f"out{workers}"
+        result = measure("run", folder / "c.yaml", "--out", out, "--target", "fake", "--workers", workers)
+        assert result.exit_code == 0, result.output
+        summary = json.loads((out / "summary.json").read_text())
+        assert summary["runs"] == {"done": 32, "reused": 0, "failed": 0}
+        variants = summary["variants"]
+        assert {name: one["inner"]["n_runs"] for name, one in variants.items()} == dict.fromkeys(variants, 8)
+        assert variants["light"]["inner"] == variants["same"]["inner"]
+        assert len(list((out / "traces").glob("*.parquet"))) == 24
+    summaries = [json.loads((folder / f"out{n}/summary.json").read_text())["variants"] for n in (1, 2)]
+    assert summaries[0] == summaries[1]
+
+
+@pytest.mark.slow
 def test_fake_campaign_finds_the_variant_that_perturbs(folder: Path) -> None:
     result = run_fake(folder)
     assert result.exit_code == 0, result.output

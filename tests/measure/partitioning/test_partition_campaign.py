@@ -59,14 +59,14 @@ def fake_runs_stay_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """A fake run takes a millisecond, starting a worker for it a second."""
     real = executor._run_all
 
-    def run_all(missing, store, workers, done, failures, progress) -> None:  # type: ignore[no-untyped-def]
+    def run_all(missing, store, workers, done, reasons, progress) -> None:  # type: ignore[no-untyped-def]
         if any(spec.target != "fake" for _, spec in missing):
-            real(missing, store, workers, done, failures, progress)
+            real(missing, store, workers, done, reasons, progress)
             return
         for key, spec in missing:
             result = executor.make_run(spec)
             if isinstance(result, str):
-                failures.append(executor.Failure(spec, result))
+                reasons[key] = result
             else:
                 store.save(key, result)
                 done[key] = result

@@ -53,7 +53,7 @@ class SlowMachine:
         self.made: list[RunSpec] = []
 
     def run_all(
-        self, missing: Sequence[tuple[str, RunSpec]], store: Store, workers: object, done: dict, failures: list,
+        self, missing: Sequence[tuple[str, RunSpec]], store: Store, workers: object, done: dict, reasons: dict,
         progress: Callable[[], None],
     ) -> None:  # fmt: skip
         for key, spec in missing:
@@ -63,7 +63,7 @@ class SlowMachine:
                 raise OutOfTime
             run = executor.make_run(spec)
             if isinstance(run, str):
-                failures.append(executor.Failure(spec, run))
+                reasons[key] = run
             else:
                 store.save(key, run)
                 done[key] = run
