@@ -21,10 +21,11 @@ from measure.campaign.run_types import BASELINE, Run
 from measure.errors import CampaignError
 from measure.perturbation.analysis_types import BROKEN, VERDICTS, Verdict, gravest
 from measure.perturbation.outer import Memo
+from measure.perturbation.perturbation import MOST_AT_CEILING
 from measure.perturbation.verdict import overall_verdict
 from measure.perturbation.wording import p_number, p_text
 from measure.report.style import short
-from measure.stats.correlation import fisher_z, spearman
+from measure.stats.correlation import RHO_CEILING, fisher_z, spearman
 from measure.two_campaigns.across import AcrossRuns, common_duplicates
 from measure.two_campaigns.change_test import FEWEST_RUNS, ChangeTest, compare_changes, smallest_p
 from measure.two_campaigns.design_facts import DesignFact, different_programs, differing_facts
@@ -95,6 +96,7 @@ class VariantChange:
     paired: bool
     level: float
     smallest_p: float
+    at_ceiling: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -111,6 +113,11 @@ class VariantChange:
             what = "the changes of all pairs that can be assessed are shown to be the same within delta"
         elif self.verdict == "not assessable":
             what = "that the changes are the same cannot be shown"
+        elif self.p_value <= self.level:
+            what = (
+                "the changes differ measurably, by less than delta; elsewhere neither a difference of them is shown, "
+            )
+            what += "nor its absence"
         else:
             what = "no difference of the changes is shown, nor its absence"
             if self.before.verdict != self.after.verdict and self.smallest_p <= self.level:
@@ -224,6 +231,18 @@ def compare_results(
         for side in sides
         if side.missing
     ]
+    cut_off = [f"{one.name}: {listed(one.at_ceiling, 3)}" for one in variants if one.at_ceiling]
+    if cut_off:
+        notes.append(
+            f"Not compared within a run, as rho is at its ceiling of {RHO_CEILING:g}, where changes have no size: "
+            f"{'; '.join(cut_off)}."
+        )
+    if any(pair.is_across for one in variants for pair in one.pairs):
+        notes.append(
+            "Across runs, changes are computed anew: each run is aligned with half of the baselines, so that changes "
+            "are independent, and metrics that nearly duplicate one another in either campaign are left out of each "
+            "other's alignment in both. So they are not those of the campaigns' own reports, and intervals are wider."
+        )
     notes += _agreement(variants)
     left_out = [metric for side in sides for metric in side.metrics if metric not in metrics]
     if left_out:
@@ -266,7 +285,7 @@ def _side(directory: Path) -> _Side:
         raise CampaignError(
             f"{path} is missing or damaged: `measure report {directory}` writes it from the stored runs"
         ) from None
-    return _Side(directory, result.plan, outcome.runs, summary, len(result.plan.specs) - len(outcome.runs))
+    return _Side(directory, result.plan, outcome.runs, summary, len(result.specs) - len(outcome.runs))
 
 
 def _variant(
@@ -282,7 +301,10 @@ def _variant(
     rows = [[mine.index(number) for number in (both if paired else sorted(mine))] for mine in numbers]
     verdicts = [_verdicts(side, name) for side in sides]
     outer = all(one.across is not None for one in verdicts)
-    scopes = [(list(combinations(metrics, 2)), [_changes_within(one, metrics) for one in compared_runs])]
+    couples_within = list(combinations(metrics, 2))
+    at_ceiling = np.any([_at_ceiling(one, metrics) for one in compared_runs], axis=0)
+    within = [np.where(at_ceiling, np.nan, _changes_within(one, metrics)) for one in compared_runs]
+    scopes = [(couples_within, within)]
     if outer:
         scopes.append(([(metric, metric) for metric in metrics], _changes_across(sides, compared_runs, metrics, memo)))
     pairs: list[PairChange] = []
@@ -314,6 +336,7 @@ def _variant(
         name, verdicts[0], verdicts[1], verdict, min(tested, default=float("nan")), tuple(pairs),
         n_before, n_after, paired, alpha / (n_variants * len(scopes)),
         smallest_p(n_before, n_after, paired=paired) if enough else 1.0,
+        tuple(f"{short(a)} - {short(b)}" for (a, b), high in zip(couples_within, at_ceiling, strict=True) if high),
     )  # fmt: skip
 
 
@@ -323,13 +346,26 @@ def _changes_within(found: Compared, metrics: Sequence[str]) -> NDArray[np.float
     In a paired campaign, against the baseline of the same replicate; otherwise against the one with the same place in
     order, so that no baseline is used twice and changes are independent.
     """
-    first, second = np.triu_indices(len(metrics), 1)
+    changes = [
+        fisher_z(_rho(run, metrics)) - fisher_z(_rho(baseline, metrics))
+        for baseline, run in zip(found.baselines, found.runs, strict=False)
+    ]
+    return np.array(changes).reshape(-1, len(metrics) * (len(metrics) - 1) // 2)
 
-    def z(run: Run) -> NDArray[np.float64]:
-        return fisher_z(spearman(run.trace.counts(tuple(metrics)), metrics).rho[first, second])
 
-    changes = [z(run) - z(baseline) for baseline, run in zip(found.baselines, found.runs, strict=False)]
-    return np.array(changes).reshape(-1, len(first))
+def _at_ceiling(found: Compared, metrics: Sequence[str]) -> NDArray[np.bool_]:
+    """Which pairs of ``metrics`` have correlations, in more than a few baselines or runs, so high that z is cut off:
+    a change from there, or to there, is larger than it looks."""
+    high = [
+        np.mean([np.abs(np.nan_to_num(_rho(run, metrics))) >= RHO_CEILING for run in runs], axis=0)
+        for runs in (found.baselines, found.runs)
+        if runs
+    ]
+    return np.asarray(np.max(high, axis=0) > MOST_AT_CEILING)
+
+
+def _rho(run: Run, metrics: Sequence[str]) -> NDArray[np.float64]:
+    return spearman(run.trace.counts(tuple(metrics)), metrics).rho[np.triu_indices(len(metrics), 1)]
 
 
 def _changes_across(

@@ -6,6 +6,7 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from measure.campaign.comparison import Compared
 from measure.campaign.run_command import load_results
 from measure.cli import main
 from measure.two_campaigns.change_test import ChangeTest, compare_changes, smallest_p
-from measure.two_campaigns.comparison import CampaignsCompared, PairChange, SideVerdicts, VariantChange
+from measure.two_campaigns.comparison import (
+    CampaignsCompared,
+    PairChange,
+    SideVerdicts,
+    VariantChange,
+    _at_ceiling,
+)
 from measure.two_campaigns.design_facts import different_programs, differing_facts
 from tests.measure.demo_program import CAMPAIGN, PROGRAM
 from tests.measure.report.page_structure import csv_in
@@ -116,6 +124,32 @@ def test_a_p_value_stands_beside_its_level_and_too_few_runs_are_said() -> None:
         "p-value below 0.031, so give both campaigns 8 or more (p = 0.031, at a level of 0.0125)."
     )
     assert "so give" not in replace(few, verdict="equivalent").text
+
+
+def test_small_differences_that_are_significant_are_said_to_be_shown() -> None:
+    """It read "no difference of the changes is shown (p < 0.001)"."""
+    side, other = (SideVerdicts(verdict, verdict, None, {}) for verdict in ("perturbed", "changed"))
+    found = VariantChange("v", side, other, "inconclusive", 0.0003, (), 9, 9, True, 0.0125, 0.0039)
+    assert found.text == (
+        "v: perturbed before, changed after; the changes differ measurably, by less than delta; elsewhere neither a "
+        "difference of them is shown, nor its absence (p < 0.001, at a level of 0.0125)."
+    )
+
+
+def test_correlations_whose_z_is_cut_off_are_not_compared() -> None:
+    """A change of -0.30 was one of -0.20, as z ends at rho of 0.99."""
+    rng = np.random.default_rng(5)
+    driver = rng.normal(0, 1, 500)
+
+    def run(noise: float) -> Any:
+        table = np.column_stack([driver, driver + rng.normal(0, noise, 500), rng.normal(0, 1, 500)])
+        return SimpleNamespace(trace=SimpleNamespace(counts=lambda names: table))
+
+    loose, close = tuple(run(0.3) for _ in range(9)), tuple(run(0.02) for _ in range(9))
+    metrics = ("a", "b", "c")
+    assert _at_ceiling(Compared(loose, close, True), metrics).tolist() == [True, False, False]
+    assert _at_ceiling(Compared(close, loose, True), metrics).tolist() == [True, False, False]
+    assert not _at_ceiling(Compared(loose, loose, True), metrics).any()
 
 
 def test_only_the_pairs_that_differ_by_more_than_delta_are_said_to() -> None:
