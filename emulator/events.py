@@ -29,7 +29,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -336,6 +336,14 @@ class Consumer(Protocol):
 
     def consume(self, facts: BlockFacts, stream: NDArray[np.uint32]) -> None:
         """Take the next part of the record: whole blocks, in execution order."""
+
+
+@runtime_checkable
+class FollowsTasks(Protocol):
+    """An observer that is told where the guest goes on otherwise than by its instructions."""
+
+    def interrupted(self, pc: int) -> None:
+        """What was executed so far has been consumed, and went to ``pc``; a signal handler or another task is next."""
 
 
 class ColumnConsumer(Consumer, Protocol):

@@ -168,6 +168,11 @@ class Session:
     def consume_columns(self) -> None:
         self._delivering(self._deliver_events)
 
+    def interrupted(self, pc: int) -> None:
+        if not self._paused:
+            for analyzer in self.analyzers:
+                analyzer.interrupted(pc)
+
     def enter(self, block: Block) -> None:
         was_paused = self._paused
         for pc in block.pcs:

@@ -119,6 +119,9 @@ class Analyzer:
     def consume(self, batch: Batch) -> None:
         """Process selected events, in execution order."""
 
+    def interrupted(self, pc: int) -> None:
+        """What was executed so far has been consumed, and went to ``pc``; a signal handler or another task is next."""
+
     def consume_blocks(self, facts: BlockFacts, blocks: NDArray[np.uint32]) -> None:
         """Process the numbers of executed blocks (rows of ``facts``), in order. Overriding this method selects them."""
 

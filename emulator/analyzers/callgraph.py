@@ -4,6 +4,9 @@ A shadow stack follows the calls and returns: a call pushes a frame; a return to
 down to it. One to an address that no frame returns to, as by longjmp or an exception, goes on in a function that is
 active, and pops the frames above its innermost one. A jump to the entry of another function is a tail call, which
 returns with its caller. In a recursion only the outermost call counts.
+
+Each task has its own stack, and time of its own; that of a new process is its parent's when it gets the hart, which is
+soon right. A signal handler is called by the function that it interrupts.
 """
 
 from __future__ import annotations
@@ -13,11 +16,45 @@ from numpy.typing import NDArray
 
 from common.cplusplus_symbols import readable_names
 from emulator.analyzers.analyzer import Analyzer
-from emulator.analyzers.callgraph_kernel import MAX_DEPTH, MAX_EDGES, unwind, walk
+from emulator.analyzers.callgraph_kernel import (
+    DEPTH,
+    LAST,
+    MAX_DEPTH,
+    MAX_EDGES,
+    SINCE,
+    call_handler,
+    transfer,
+    unwind,
+    walk,
+)
 from emulator.errors import EmulatorError
 from emulator.events import BlockFacts
+from emulator.linux.kernel.scheduler import Scheduler
 
 _MOST_CALLERS = 4  # of a function, in the report
+
+
+class _Task:
+    """The stack of calls of one task; see `emulator.analyzers.callgraph_kernel`."""
+
+    def __init__(self) -> None:
+        self.job = np.array([0, 0, -1], np.int64)
+        self.stack = np.zeros((MAX_DEPTH, 5), np.int64)  # of which only pages that are used take memory
+        self.active = np.zeros(0, np.int64)
+
+    def copy(self) -> _Task:
+        """That of a process that this task has started: the same functions are active, from now on."""
+        made = _Task()
+        depth = int(self.job[DEPTH])
+        made.job[DEPTH] = depth
+        made.stack[:depth] = self.stack[:depth]
+        made.stack[:depth, SINCE] = 0
+        made.active = self.active.copy()
+        return made
+
+
+def _too_many_pairs() -> EmulatorError:
+    return EmulatorError(f"callgraph: more than {MAX_EDGES} pairs of caller and callee")
 
 
 class CallGraph(Analyzer):
@@ -28,35 +65,81 @@ class CallGraph(Analyzer):
         self.names: list[str] = []
         self._numbers: dict[str, int] = {}
         self._blocks = np.zeros((0, 6), np.int64)
-        self._job = np.array([0, 0, -1], np.int64)
-        self._stack = np.zeros((MAX_DEPTH, 5), np.int64)
+        self._tasks: dict[int, _Task] = {}
         self._edges = np.zeros((MAX_EDGES, 3), np.int64)
-        self._active = self._inclusive = self._own = np.zeros(0, np.int64)
+        self._inclusive = self._own = np.zeros(0, np.int64)
+
+    def begin(self) -> None:
+        self._tid = self.machine.kernel.scheduler.current.tid
+        self._task = self._tasks[self._tid] = _Task()
 
     def consume_blocks(self, facts: BlockFacts, blocks: NDArray[np.uint32]) -> None:
         self._add_blocks(facts)
-        if not walk(self._job, self._stack, self._blocks, self._active, self._edges, self._inclusive, blocks):
-            raise EmulatorError(f"callgraph: more than {MAX_EDGES} pairs of caller and callee")
+        task = self._task
+        if not walk(task.job, task.stack, self._blocks, task.active, self._edges, self._inclusive, blocks):
+            raise _too_many_pairs()
         np.add.at(self._own, self._blocks[blocks, 4], self._blocks[blocks, 2])
+
+    def interrupted(self, pc: int) -> None:
+        kernel, hart, task = self.machine.kernel, self.machine.hart, self._task
+        function, is_entry = self._function(pc)
+        handler, _ = self._function(hart.pc)
+        self._grow()
+        fits = task.job[LAST] < 0 or transfer(
+            task.job, task.stack, self._blocks, task.active, self._edges, self._inclusive, pc, function, is_entry
+        )
+        task.job[LAST] = -1
+        if kernel.scheduler.current.tid != self._tid:
+            self._switch(kernel.scheduler)
+        elif hart.pc != pc and int(hart.x[1]) == kernel.process.program.trampoline:
+            returns_to = kernel.process.program.trampoline
+            fits &= call_handler(task.job, task.stack, task.active, self._edges, function, handler, returns_to)
+        if not fits:
+            raise _too_many_pairs()
+
+    def _switch(self, scheduler: Scheduler) -> None:
+        """Go on with the stack of the task that has the hart."""
+        if scheduler.thread(self._tid) is None:
+            self._unwind(self._tasks.pop(self._tid))
+        current = scheduler.current
+        self._tid = current.tid
+        if self._tid not in self._tasks:
+            parent, is_first = current.process.parent, current is current.process.threads[0]
+            forked = parent is not None and parent.threads and is_first and not current.process.has_executed
+            before = self._tasks.get(parent.threads[0].tid) if forked and parent is not None else None
+            self._tasks[self._tid] = before.copy() if before is not None else _Task()
+        self._task = self._tasks[self._tid]
+        self._grow()
 
     def _add_blocks(self, facts: BlockFacts) -> None:
         """Add the blocks discovered since the last call to the tables."""
         new = facts.blocks[len(self._blocks) :]
-        functions = []
-        for pc in new["pc"].tolist():
-            function = self.session.objects.function_at(pc)
-            number = self._numbers.setdefault(self.session.objects.name_of(pc), len(self._numbers))
-            functions.append((number, function is not None and function.address == pc))
+        functions = [self._function(pc) for pc in new["pc"].tolist()]
         columns = [new[name] for name in ("pc", "end_pc", "n_instructions", "terminator")]
         more_blocks = np.column_stack([*columns, np.array(functions, np.int64).reshape(-1, 2)])
         self._blocks = np.concatenate([self._blocks, more_blocks.astype(np.int64)])
+        self._grow()
+
+    def _function(self, pc: int) -> tuple[int, bool]:
+        """The number of the function at ``pc``, and whether it begins there."""
+        function = self.session.objects.function_at(pc)
+        number = self._numbers.setdefault(self.session.objects.name_of(pc), len(self._numbers))
+        return number, function is not None and function.address == pc
+
+    def _grow(self) -> None:
+        """Make room for all functions that have a number."""
         self.names = list(self._numbers)
         more = np.zeros(len(self.names) - len(self._own), np.int64)
-        self._own, self._active = np.append(self._own, more), np.append(self._active, more)
-        self._inclusive = np.append(self._inclusive, more)
+        self._own, self._inclusive = np.append(self._own, more), np.append(self._inclusive, more)
+        task = self._task
+        task.active = np.append(task.active, np.zeros(len(self.names) - len(task.active), np.int64))
+
+    def _unwind(self, task: _Task) -> None:
+        unwind(task.job, task.stack, task.active, self._edges, self._inclusive, 0)
 
     def end(self) -> None:
-        unwind(self._job, self._stack, self._active, self._edges, self._inclusive, 0)
+        for task in self._tasks.values():
+            self._unwind(task)
 
     @property
     def functions(self) -> dict[str, tuple[int, int, int]]:

@@ -23,42 +23,65 @@ def walk(job: Any, stack: Any, blocks: Any, active: Any, edges: Any, inclusive: 
     function's entry. ``edges``: hash table with rows caller << 32 | callee + 1, calls, inclusive instructions."""
     for n in range(len(ids)):
         block, last = ids[n], job[LAST]
-        if last >= 0:
-            kind, caller, callee = blocks[last, KIND], blocks[last, FUNCTION], blocks[block, FUNCTION]
-            if kind in (CALL, INDIRECT_CALL):
-                edge = count(edges, caller, callee)
-                if edge < 0:
-                    return False
-                push(job, stack, active, edge, callee, blocks[last, END], 0)
-            elif kind == RETURN:
-                found = job[DEPTH] - 1
-                while found >= 0 and stack[found, RETURNS_TO] != blocks[block, PC]:
-                    found -= 1
-                while found > 0 and stack[found, IS_TAIL]:
-                    found -= 1
-                if found < 0 and callee != caller:  # longjmp, or the landing pad of an exception
-                    frame = job[DEPTH] - 1
-                    while frame >= 0 and stack[frame, CALLEE] != callee:
-                        frame -= 1
-                    found = frame + 1 if frame >= 0 else -1
-                if found >= 0:
-                    unwind(job, stack, active, edges, inclusive, found)
-            elif blocks[block, IS_ENTRY] and callee != caller and kind in (BRANCH, JUMP, INDIRECT_JUMP):
-                edge = count(edges, caller, callee)
-                if edge < 0:
-                    return False
-                # Functions that tail-call each other in turns have only one frame each.
-                frame = job[DEPTH] - 1
-                while frame >= 0 and stack[frame, IS_TAIL] and stack[frame, CALLEE] != callee:
-                    frame -= 1
-                if frame >= 0 and stack[frame, CALLEE] == callee:
-                    unwind(job, stack, active, edges, inclusive, frame + 1)
-                else:
-                    returns_to = stack[job[DEPTH] - 1, RETURNS_TO] if job[DEPTH] else -1
-                    push(job, stack, active, edge, callee, returns_to, 1)
+        if last >= 0 and not transfer(
+            job, stack, blocks, active, edges, inclusive, blocks[block, PC], blocks[block, FUNCTION],
+            blocks[block, IS_ENTRY],
+        ):  # fmt: skip
+            return False
         job[NOW] += blocks[block, LENGTH]
         job[LAST] = block
     return True
+
+
+@numba_kernel
+def transfer(
+    job: Any, stack: Any, blocks: Any, active: Any, edges: Any, inclusive: Any, pc: int, callee: int, is_entry: int
+) -> bool:
+    """Process the control transfer of the last block, which was to ``pc`` in the function ``callee``; ``is_entry``:
+    whether that is where it begins. False if ``edges`` is full."""
+    last = job[LAST]
+    kind, caller = blocks[last, KIND], blocks[last, FUNCTION]
+    if kind in (CALL, INDIRECT_CALL):
+        edge = count(edges, caller, callee)
+        if edge < 0:
+            return False
+        push(job, stack, active, edge, callee, blocks[last, END], 0)
+    elif kind == RETURN:
+        found = job[DEPTH] - 1
+        while found >= 0 and stack[found, RETURNS_TO] != pc:
+            found -= 1
+        while found > 0 and stack[found, IS_TAIL]:
+            found -= 1
+        if found < 0 and callee != caller:  # longjmp, or the landing pad of an exception
+            frame = job[DEPTH] - 1
+            while frame >= 0 and stack[frame, CALLEE] != callee:
+                frame -= 1
+            found = frame + 1 if frame >= 0 else -1
+        if found >= 0:
+            unwind(job, stack, active, edges, inclusive, found)
+    elif is_entry and callee != caller and kind in (BRANCH, JUMP, INDIRECT_JUMP):
+        edge = count(edges, caller, callee)
+        if edge < 0:
+            return False
+        # Functions that tail-call each other in turns have only one frame each.
+        frame = job[DEPTH] - 1
+        while frame >= 0 and stack[frame, IS_TAIL] and stack[frame, CALLEE] != callee:
+            frame -= 1
+        if frame >= 0 and stack[frame, CALLEE] == callee:
+            unwind(job, stack, active, edges, inclusive, frame + 1)
+        else:
+            returns_to = stack[job[DEPTH] - 1, RETURNS_TO] if job[DEPTH] else -1
+            push(job, stack, active, edge, callee, returns_to, 1)
+    return True
+
+
+@numba_kernel
+def call_handler(job: Any, stack: Any, active: Any, edges: Any, function: int, handler: int, returns_to: int) -> bool:
+    """A signal has interrupted ``function``; its ``handler`` is a callee that returns to ``returns_to``."""
+    edge = count(edges, function, handler)
+    if edge >= 0:
+        push(job, stack, active, edge, handler, returns_to, 0)
+    return edge >= 0
 
 
 @numba_kernel

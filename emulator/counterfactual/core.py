@@ -104,6 +104,10 @@ class CounterfactualCore:
         )  # fmt: skip
         self._core.consume(self._facts, edited[:length])
 
+    def interrupted(self, pc: int) -> None:
+        """See `InOrderCore.interrupted`."""
+        self._core.interrupted(int(self._code.moved(np.array([pc]))[0]))
+
     def _add_blocks(self, facts: BlockFacts) -> None:
         """Edit the facts of new blocks."""
         blocks = facts.blocks[self._n_known :].copy()

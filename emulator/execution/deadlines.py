@@ -26,6 +26,7 @@ class Deadlines:
         self._scheduler = guest.scheduler
         self._time = time
         self._observers = observers
+        self._task = guest.scheduler.current
 
     def until_next(self) -> int:
         """Instructions to run until the next deadline. Raises `InstructionLimit`."""
@@ -58,8 +59,14 @@ class Deadlines:
                 "an inline function of an analyzer has raised an exception; inline functions must not raise"
             )
         scheduler = self._scheduler
+        if scheduler.current is not self._task:  # a system call has waited or ended a task
+            self._observers.interrupted(guest.hart.pc)
+        task, pc = scheduler.current, guest.hart.pc
         deadline = scheduler.next_deadline()
         if deadline is not None and self._time.nanoseconds() >= deadline:
             guest.kernel.fire_timers()
         scheduler.reschedule(guest.hart)
         guest.kernel.serve_signals(guest.hart)
+        self._task = scheduler.current
+        if self._task is not task or guest.hart.pc != pc:
+            self._observers.interrupted(pc)

@@ -12,7 +12,7 @@ from emulator.engine.hart_state import TOUCH_EPOCH, Hart
 from emulator.engine.instrument.held_lines import HeldLines
 from emulator.engine.instrument.line_timestamps import LineTimestamps
 from emulator.engine.oracle import Hooks
-from emulator.events import NOTHING, BlockFacts, Consumer, TraceSelection
+from emulator.events import NOTHING, BlockFacts, Consumer, FollowsTasks, TraceSelection
 from emulator.execution.record import Record
 from emulator.listeners import GuestListener
 from emulator.memory import MAPPED, PAGE_SHIFT, GuestMemory
@@ -71,6 +71,14 @@ class Observers:
     def drain(self) -> None:
         """Pass the record so far to the consumers, who may call `observe` meanwhile."""
         self.record.pass_on(self._facts, self._consumers)
+
+    def interrupted(self, pc: int) -> None:
+        """The guest, which went to ``pc``, goes on in a signal handler or in another task."""
+        if any(isinstance(consumer, FollowsTasks) for consumer in self._consumers):
+            self.drain()
+            for consumer in self._consumers:
+                if isinstance(consumer, FollowsTasks):
+                    consumer.interrupted(pc)
 
     def touched_lines(
         self, instructions: int, memory: GuestMemory, at_most: int

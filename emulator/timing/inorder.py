@@ -131,6 +131,12 @@ class InOrderCore:
             samples = self._ledger.samples
             self._ledger = self._ledger._replace(samples=np.concatenate([samples, np.zeros_like(samples)]))
 
+    def interrupted(self, pc: int) -> None:
+        """The last block went to ``pc``, where a signal handler or another task goes on: its control transfer has no
+        other outcome by that. It takes no further time."""
+        self._leave()
+        resolve_last(self._longs, self._words, pc)
+
     def go_online(self, held: HeldTables) -> None:
         """Let fast execution keep caches up to date through ``held``, tables for the `online_line_bits` of the core:
         after each `follow`, until the core simulates again."""

@@ -154,16 +154,18 @@ def run_untimed(campaign: Campaign, program: Path, counters: Mapping[str, tuple[
     """
     from emulator.errors import EmulatorError
     from emulator.linux.vfs.files import VirtualFiles
-    from emulator.machine import Machine
+    from emulator.machine import DEFAULT_CLOCK_HZ, Machine
+    from emulator.timing.machine_file import load_machine
     from measure.campaign.plan import program_input
     from measure.targets.emulated import check_ending
 
     stdin, arguments, mapped = program_input(campaign.program)
     files = VirtualFiles(mapped=mapped, stdin=Path(stdin).read_bytes() if stdin else b"", seed=campaign.seed)
     try:
+        clock_hz = DEFAULT_CLOCK_HZ if campaign.host is not None else load_machine(campaign.machine_file).clock_hz
         with Machine(
             program.read_bytes(), arguments, name=campaign.program.started_as, files=files, seed=campaign.seed,
-            keep_translations=True, limit_instructions=campaign.limits.instructions,
+            clock_hz=clock_hz, keep_translations=True, limit_instructions=campaign.limits.instructions,
         ) as machine:  # fmt: skip
             addresses = []
             for symbol, offset in counters.values():

@@ -86,7 +86,7 @@ def trace_job(
     intervals: list[Interval] = []
     interrupted = 0
     started = time.perf_counter()
-    with machine_for(job, elf) as machine:
+    with machine_for(job, elf, core.config.clock_hz) as machine:
         rolls_back = settings.roll_back and not settings.everything
         tracer: Tracer | RollBackTracer
         if rolls_back:
@@ -118,11 +118,11 @@ def trace_job(
 
 def _trace_twice(job: Job, elf: Path, core: InOrderCore, settings: Settings) -> Traced:
     started = time.perf_counter()
-    with machine_for(job, elf) as machine:
+    with machine_for(job, elf, core.config.clock_hz) as machine:
         first_run = profile(machine, core.config, settings)
         machine.save_translations()
         problem = bad_ending(machine, job)
-    with machine_for(job, elf) as machine:
+    with machine_for(job, elf, core.config.clock_hz) as machine:
         intervals = list(trace_second_run(machine, core, settings, first_run, job.samples))
         machine.save_translations()  # they differ from those of the first run: only lines and counts are recorded
     seconds = time.perf_counter() - started

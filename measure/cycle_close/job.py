@@ -90,10 +90,11 @@ def program_file(program: Path, console: Console) -> Path:
         raise CampaignError(f"{program}: {text}{hint}") from None
 
 
-def machine_for(job: Job, elf: Path) -> Machine:
-    """A fresh machine that runs the program of ``job``."""
+def machine_for(job: Job, elf: Path, clock_hz: int | None = None) -> Machine:
+    """A fresh machine that runs the program of ``job``. Its clock does not see what is simulated: an instruction takes
+    a cycle of ``clock_hz``, default: of a processor of 1 GHz."""
     from emulator.linux.vfs.files import VirtualFiles
-    from emulator.machine import Machine
+    from emulator.machine import DEFAULT_CLOCK_HZ, Machine
 
     stdin = job.stdin.read_bytes() if job.stdin is not None else b""
     guest = job.guest
@@ -101,8 +102,9 @@ def machine_for(job: Job, elf: Path) -> Machine:
     # The name of a compiled C program, which lies on the guest's stack, would contain the cache directory's path.
     program = elf.read_bytes() if job.program.suffix == ".c" else elf
     return Machine(
-        program, job.arguments, environment=guest.environment, files=files, seed=job.seed, keep_translations=True
-    )
+        program, job.arguments, environment=guest.environment, files=files, clock_hz=clock_hz or DEFAULT_CLOCK_HZ,
+        seed=job.seed, keep_translations=True,
+    )  # fmt: skip
 
 
 def bad_ending(machine: Machine, job: Job) -> str | None:

@@ -36,10 +36,10 @@ def profile(
     try:
         elf = program_file(job.program, console)
         job.check_input()
-        model = None
-        if machine is not None and wait_step:
-            model = WaitModel(load_machine(machine, job.settings))
-        with Status(console, "finding basic block vectors"), machine_for(job, elf) as emulated:
+        config = load_machine(machine, job.settings) if machine is not None else None
+        model = WaitModel(config) if config is not None and wait_step else None
+        clock_hz = config.clock_hz if config is not None else None
+        with Status(console, "finding basic block vectors"), machine_for(job, elf, clock_hz) as emulated:
             found = profile_blocks(emulated, interval_instructions, model)
             emulated.save_translations()
             problem = bad_ending(emulated, job)
@@ -98,7 +98,9 @@ def points_by_warm_up(
     try:
         elf, config = program_file(job.program, console), load_machine(machine, job.settings)
         with Status(console, "simulating the points with warm-up"):
-            found = simulate_warmed(lambda: machine_for(job, elf), config, job.seed, Bounds(begins, ends), warm_up)
+            found = simulate_warmed(
+                lambda: machine_for(job, elf, config.clock_hz), config, job.seed, Bounds(begins, ends), warm_up
+            )
     except EmulatorError as error:
         raise CampaignError(str(error)) from None
     energy = config.energy.picojoules() if config.energy is not None else None

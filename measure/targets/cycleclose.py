@@ -45,11 +45,12 @@ class CycleCloseTarget:
             layout, _ = layout_of(spec, np.random.default_rng([spec.seed, 7]))
             stdin = Path(spec.stdin).read_bytes() if spec.stdin else b""
             files = VirtualFiles(mapped={guest: Path(host) for guest, host in spec.files}, stdin=stdin, seed=spec.seed)
-            # Virtual time is a cycle an instruction: the program does the same whatever is simulated.
+            # An instruction takes a cycle of the guest's time: the program does the same whatever is simulated.
             machines.append(
                 Machine(
                     program_of(spec), spec.arguments, files=files, layout=layout, seed=spec.seed,
-                    name=spec.program_name, limit_instructions=spec.limit_instructions, background=False,
+                    clock_hz=config.clock_hz, name=spec.program_name, limit_instructions=spec.limit_instructions,
+                    background=False,
                 )
             )  # fmt: skip
             return machines[-1]

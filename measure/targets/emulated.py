@@ -17,6 +17,7 @@ from emulator.engine.translator import OPTIMISE_EXECUTIONS
 from emulator.errors import EmulatorError
 from emulator.execution.counter_totals import CounterTotals
 from emulator.first_use import compile_ahead
+from emulator.linux.abi.numbers import PID
 from emulator.linux.loader.elf import load_image
 from emulator.linux.loader.process_image import Layout
 from emulator.linux.vfs.files import VirtualFiles
@@ -92,6 +93,11 @@ class EmulatedTarget:
                 samples = _sample(machine, pmu, core, spec, phase, _marking(clock, between))
             tail = files.output(1)[-_TAIL_BYTES:].decode("utf-8", "replace")
             check_ending(machine, files, spec.exit_status)
+            if signal_mode and machine.kernel.scheduler.processes[PID].has_executed:
+                raise RunError(
+                    "the program executes another in its place (execve), and the sampler of that one begins the trace "
+                    "anew: expected sampling mode ideal, which needs nothing in the program"
+                )
             captured = files.captured() if signal_mode else {}
             totals = machine.timed_instructions, core.cycles
             outputs = files.output(1), files.output(2)
