@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -15,9 +15,11 @@ from measure.ground_truth.prepare import SAMPLED, Prepared
 from measure.ground_truth.sampler import assess_sampler
 from measure.ground_truth.software import (
     controls,
+    errors_of_derived,
     software_column,
     transfer_error,
     with_software,
+    without_doubtful,
 )
 from measure.perturbation.analysis_types import Perturbation
 from measure.perturbation.perturbation import inner_perturbation
@@ -66,13 +68,17 @@ def assess(prepared: Prepared, runs: Sequence[Run], progress: Callable[[str], No
         why_not = f"{len(sampled)} of the runs by the other sampler succeeded"
     progress("ground truth: pairs with software metrics")
     exact = frozenset(prepared.exact)
+    some = [*baselines[:RUNS_READ], *(run for run in instrumented if run.spec.replicate < RUNS_READ)]
+    errors = transfer_error(some, calibration, tuple(campaign.software_metrics), exact)
+    rhos = {metric: rho for metric, (_, rho) in errors.items() if metric not in exact}
+    derived = errors_of_derived(
+        instrumented, campaign.hardware_metrics, tuple(campaign.software_metrics), calibration, exact
+    )
     software = []
     for name, metrics in variants.items():
         group = [run for run in instrumented if run.spec.variant == name]
         if group:
-            software.append(_software(prepared, name, metrics, baselines, group, exact))
-    some = [*baselines[:RUNS_READ], *(run for run in instrumented if run.spec.replicate < RUNS_READ)]
-    errors = transfer_error(some, calibration, tuple(campaign.software_metrics), exact)
+            software.append(_software(prepared, name, metrics, baselines, group, exact, derived, rhos))
     sources = tuple(
         MetricSource(metric, prepared.refused.get(metric, ""), *errors[metric]) for metric in campaign.software_metrics
     )
@@ -131,9 +137,10 @@ def with_ground_truth(
 
 def _software(
     prepared: Prepared, name: str, metrics: tuple[str, ...], baselines: Sequence[Run], runs: Sequence[Run],
-    exact: frozenset[str],
+    exact: frozenset[str], derived: Mapping[frozenset[str], float], rhos: Mapping[str, float],
 ) -> SoftwareTruth:  # fmt: skip
-    """Perturbation of one variant's pairs: hardware pairs, and pairs that involve its software metrics."""
+    """Perturbation of one variant's pairs: hardware pairs, and pairs that involve its software metrics, but for those
+    that errors of derived values make doubtful (`without_doubtful`)."""
     campaign = prepared.plan.campaign
     hardware = campaign.hardware_metrics
     before, after = (
@@ -141,7 +148,7 @@ def _software(
         for group in (baselines, runs)
     )
     levels: dict[str, Any] = {"delta": campaign.delta, "alpha": campaign.alpha, "seed": campaign.seed}
-    all_pairs = inner_perturbation(before, after, concerning=metrics, **levels)
+    all_pairs = without_doubtful(inner_perturbation(before, after, concerning=metrics, **levels), derived, rhos)
     h = len(hardware)
     hardware_pairs = inner_perturbation([_first(one, h) for one in before], [_first(one, h) for one in after], **levels)
     return SoftwareTruth(name, metrics, hardware_pairs, all_pairs)
@@ -203,7 +210,8 @@ def _software_findings(software: Sequence[SoftwareTruth], sources: Sequence[Metr
     if without:
         findings.append(
             f"No exact probe for {', '.join(source.metric for source in without)}: their undisturbed values are "
-            "derived from reference events."
+            "derived from reference events. Pairs whose values are so far off are not assessable: the error would "
+            "look like a change."
         )
     return findings
 

@@ -10,7 +10,9 @@ instrumentation differs between them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +21,10 @@ from measure.campaign.run_types import BASELINE, PROBE, Run
 from measure.errors import MeasureError
 from measure.ground_truth.calibration import Calibration
 from measure.merging.program_progress import PROGRESS, reference_events_at_boundaries
+from measure.perturbation.analysis_types import VERDICTS, Pair, Perturbation
+from measure.perturbation.verdict import overall_verdict
 from measure.report.model import Control
-from measure.stats.correlation import Correlations, spearman
+from measure.stats.correlation import Correlations, fisher_z, spearman
 
 
 def software_column(run: Run, metric: str, calibration: Calibration, exact: bool) -> NDArray[np.int64]:
@@ -71,6 +75,66 @@ def controls(runs: Sequence[Run]) -> tuple[Control, ...]:
         )
         for name, rows in found.items()
     )
+
+
+def errors_of_derived(
+    runs: Sequence[Run], hardware: Sequence[str], metrics: Sequence[str], calibration: Calibration,
+    exact: frozenset[str],
+) -> dict[frozenset[str], float]:  # fmt: skip
+    """How far z of each pair with a metric that is derived from reference events is off.
+
+    ``runs``: instrumented ones. The largest of all variants that count what the pair needs: the mean difference of z
+    with derived values and with counted ones.
+    """
+    found: dict[frozenset[str], float] = {}
+    for variant in dict.fromkeys(run.spec.variant for run in runs):
+        group = [run for run in runs if run.spec.variant == variant]
+        counts = {counter.metric for counter in group[0].spec.counters}
+        mine = [metric for metric in metrics if metric in counts]
+        if not set(mine) - exact:
+            continue
+        tables = [
+            np.array([fisher_z(with_software(run, hardware, mine, calibration, known).rho) for run in group])
+            for known in (exact, frozenset(mine))
+        ]
+        apart = np.abs(np.nanmean(tables[0] - tables[1], axis=0))
+        names = (*hardware, *mine)
+        for i, j in combinations(range(len(names)), 2):
+            pair = frozenset((names[i], names[j]))
+            if pair & set(mine) - exact and np.isfinite(apart[i, j]):
+                found[pair] = max(found.get(pair, 0.0), float(apart[i, j]))
+    return found
+
+
+def without_doubtful(
+    found: Perturbation, errors: Mapping[frozenset[str], float], rhos: Mapping[str, float]
+) -> Perturbation:
+    """``found`` with pairs *not assessable* whose derived values may change more than the instrumentation does.
+
+    ``errors``: in z, see `errors_of_derived`; at most half of delta is allowed. ``rhos``: of each derived metric with
+    its counted values, nan if unknown; a metric that correlates at r with another one's ranks may have correlations
+    that are sqrt(1 - r^2) off, of which at most delta is allowed.
+    """
+
+    def doubt(pair: Pair) -> str:
+        error = errors.get(frozenset((pair.a, pair.b)), 0.0)
+        if error > found.delta / 2:
+            return f"values derived from reference events are {error:.2f} off in z"
+        for metric in (pair.a, pair.b):
+            rho = rhos.get(metric, 1.0)
+            if not (1 - rho**2) ** 0.5 <= found.delta:  # also for nan
+                return f"{metric} derived from reference events correlates at {rho:.2f} with what was counted"
+        return ""
+
+    pairs = [
+        replace(pair, verdict="not assessable", note=why) if (why := doubt(pair)) else pair for pair in found.pairs
+    ]
+    known = [pair.p_adjusted for pair in pairs if pair.verdict != "not assessable"]
+    order = {verdict: n for n, verdict in enumerate(VERDICTS)}
+    return replace(
+        found, pairs=tuple(sorted(pairs, key=lambda pair: order[pair.verdict])),
+        verdict=overall_verdict([pair.verdict for pair in pairs]), p_value=min(known, default=float("nan")),
+    )  # fmt: skip
 
 
 def transfer_error(

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from measure.ground_truth.software import without_doubtful
 from measure.perturbation.perturbation import inner_perturbation
 from measure.report.model import SoftwareTruth
 from measure.stats.correlation import Correlations, spearman
@@ -49,6 +50,28 @@ def test_an_effect_on_software_metrics_alone_is_found_and_hardware_stays_equival
         assert [len(truth.of_kind(both)) for both in (True, False)] == [1, 8]
     assert found >= 6  # five runs that scatter more than baselines
     assert quiet >= 8
+
+
+def test_pairs_whose_values_are_derived_badly_are_not_assessable() -> None:
+    """Seven pairs were "perturbed" by the error of an estimate: +0.11 to -0.28, where the truth was -0.24 to -0.29."""
+    strong = Disturbance(noise=4.0, n_metrics=len(SOFTWARE))
+    found = inner_perturbation(*simulated(1, 20, 10, strong), concerning=SOFTWARE, n_permutations=499, seed=1)
+    shown = [pair for pair in found.pairs if pair.verdict in ("perturbed", "changed")]
+    assert len(shown) > 2
+    one = shown[0]
+    key = frozenset((one.a, one.b))
+    assert without_doubtful(found, {key: 0.09}, dict.fromkeys(SOFTWARE, 0.99)) == found
+    pair_off = without_doubtful(found, {key: 0.11}, {})
+    assert [pair.note for pair in pair_off.pairs if {pair.a, pair.b} == key] == [
+        "values derived from reference events are 0.11 off in z"
+    ]
+    assert len(pair_off.of("not assessable")) == 1 + len(found.of("not assessable"))
+    for rho in (0.9, float("nan")):
+        metric_off = without_doubtful(found, {}, {SOFTWARE[0]: rho})
+        assert all((pair.verdict == "not assessable") == (SOFTWARE[0] in (pair.a, pair.b)) for pair in metric_off.pairs)
+    everything = without_doubtful(found, {}, dict.fromkeys(SOFTWARE, 0.5))
+    assert everything.verdict == "not assessable"
+    assert np.isnan(everything.p_value)
 
 
 @pytest.mark.parametrize(("b", "r", "m"), [(20, 5, 6), (20, 1, 4)])
