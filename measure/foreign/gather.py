@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -99,11 +99,28 @@ def gather(
         )
     if not runs:
         raise TraceFileError("no traces of instrumented runs: give some after --run")
-    return gather_traces(
-        [read_trace(path, format) for path in baseline],
-        {name: [read_trace(path, format) for path in paths] for name, paths in runs.items()},
+    before, after = in_run_order(baseline), {name: in_run_order(paths) for name, paths in runs.items()}
+    gathered = gather_traces(
+        [read_trace(path, format) for path in before],
+        {name: [read_trace(path, format) for path in paths] for name, paths in after.items()},
         metrics=metrics,
     )
+    groups = ((before, list(baseline)), *((after[name], runs[name]) for name in runs))
+    sorted_anew = [paths for paths, given in groups if paths != given]
+    if not sorted_anew:
+        return gathered
+    sentence = (
+        f"Files are in the order of their numbers ({sorted_anew[0][0].name}, {sorted_anew[0][1].name}, ...), not in "
+        "the alphabetical one in which they were given: it is taken for the order of the runs."
+    )
+    return replace(gathered, warnings=(*gathered.warnings, sentence))
+
+
+def in_run_order(paths: Sequence[Path]) -> list[Path]:
+    """``paths``, of one group, but those that a shell has sorted (run1, run10, run2) in the order of their numbers."""
+    names = [str(path) for path in paths]
+    by_number = sorted(names, key=_natural)
+    return [Path(name) for name in (by_number if names == sorted(names) else names)]
 
 
 def gather_traces(

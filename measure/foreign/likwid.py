@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 
 from measure.foreign.trace import (
-    LAST_LEFT_OUT,
     ForeignTrace,
     TraceFileError,
     name_and_unit,
@@ -21,6 +20,7 @@ from measure.foreign.trace import (
     read_text,
     seconds_text,
     usual_step,
+    warnings_of_lengths,
     whole_until,
 )
 
@@ -90,5 +90,5 @@ def read_likwid(path: Path) -> ForeignTrace:
     return ForeignTrace(
         path, "likwid", chosen, values[:whole], {name: unit for name, unit in named if unit},
         interval=seconds_text(step), interval_seconds=step, totals=totals,
-        warnings=warnings + ((LAST_LEFT_OUT,) if whole < len(times) else ()),
+        warnings=warnings + warnings_of_lengths(times),
     )  # fmt: skip

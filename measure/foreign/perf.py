@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 
 from measure.foreign.trace import (
-    LAST_LEFT_OUT,
     NOT_A_COUNT,
     ForeignTrace,
     TraceFileError,
@@ -23,6 +22,7 @@ from measure.foreign.trace import (
     read_text,
     seconds_text,
     usual_step,
+    warnings_of_lengths,
     whole_until,
 )
 
@@ -81,8 +81,7 @@ class _Counts:
         warnings = tuple(f"{m} is {self.unmeasured.get(m, 'not there')} in every interval." for m in never)
         whole = whole_until(times)
         step = usual_step(times)
-        if whole < len(times):
-            warnings += (LAST_LEFT_OUT,)
+        warnings += warnings_of_lengths(times)
         units = {event: unit for event, unit in self.units.items() if unit}
         totals = dict(zip(metrics, values.sum(axis=0).tolist(), strict=True))
         return ForeignTrace(

@@ -95,6 +95,9 @@ def number(text: str, path: Path, line: int, what: str) -> float:
     return value
 
 
+_EVEN = 0.25
+"""Whole intervals that differ by up to this fraction from the usual length count as of one length."""
+
 LAST_LEFT_OUT = "the last interval, which ended with the program, is not whole and left out."
 
 
@@ -122,6 +125,19 @@ def whole_until(times_seconds: Sequence[float]) -> int:
     steps = np.diff(np.asarray([0.0, *times_seconds]))
     cut = len(steps) > 2 and steps[-1] < _WHOLE * usual_step(times_seconds)
     return len(steps) - int(cut)
+
+
+def warnings_of_lengths(times_seconds: Sequence[float]) -> tuple[str, ...]:
+    """Sentences on intervals that are not whole or not of one length, by their time stamps."""
+    steps = np.diff(np.asarray([0.0, *times_seconds]))
+    whole = whole_until(times_seconds)
+    found: tuple[str, ...] = (LAST_LEFT_OUT,) if whole < len(steps) else ()
+    if (np.abs(steps[:whole] / usual_step(times_seconds) - 1) > _EVEN).any():
+        found += (
+            f"some intervals are over {_EVEN:.0%} longer or shorter than the others: they have more or less of every "
+            "event, which correlates all metrics.",
+        )
+    return found
 
 
 _UNIT = re.compile(r"^(?P<name>.*\S)\s*\[(?P<unit>[^\]]+)\]$")

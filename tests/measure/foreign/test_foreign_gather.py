@@ -35,6 +35,18 @@ def refused(folder: Path, runs: list[Path], **options: object) -> str:
     return str(caught.value).replace(f"{folder}/", "")
 
 
+def test_files_that_a_shell_has_sorted_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    """`base*.csv` is base1, base10, base2: in that order a drift over the runs was not found."""
+    by_shell = [trace(tmp_path / f"run{n}.csv") for n in (1, 10, 11, 2, 3)]
+    found = gathered(tmp_path, by_shell)
+    assert [one.path.name for one in found.variant_traces["runs"]] == [f"run{n}.csv" for n in (1, 2, 3, 10, 11)]
+    assert "Files are in the order of their numbers (run1.csv, run2.csv, ...), not in" in found.warnings[-1]
+    chosen = [by_shell[n] for n in (1, 0, 2, 3, 4)]
+    found = gathered(tmp_path, chosen)
+    assert [one.path for one in found.variant_traces["runs"]] == chosen
+    assert not any("order of their numbers" in text for text in found.warnings)
+
+
 def test_patterns_and_names(tmp_path: Path) -> None:
     for name in ("run10.csv", "run2.csv", "odd=name.csv"):
         trace(tmp_path / name)

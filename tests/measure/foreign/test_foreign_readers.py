@@ -179,6 +179,17 @@ def test_a_last_interval_that_is_not_whole_is_left_out_but_counts_in_the_total(t
         assert read(tmp_path, text.replace("0.35", "0.395")).n_records == 4
 
 
+def test_intervals_that_are_not_of_one_length_are_said(tmp_path: Path) -> None:
+    """A dozen of four times the length, with four times the counts, went unnoticed."""
+    for lengths, is_said in (((0.1,) * 8, False), ((0.1, 0.11, 0.095) * 3, False), ((0.1,) * 6 + (0.4, 0.1), True)):
+        ends = np.cumsum(lengths)
+        text = "".join(f"     {end:.9f},{n},,cycles,9,100.00,,\n" for n, end in enumerate(ends, 1))
+        assert (
+            any("some intervals are over 25% longer or shorter" in one for one in read(tmp_path, text).warnings)
+            == is_said
+        )
+
+
 def test_perf_csv_by_cpu_and_socket_is_added_up(tmp_path: Path) -> None:
     by_cpu = (
         "     0.020097862,CPU0,20.5,msec,task-clock,20612727,100.00,1.031,CPUs utilized\n"

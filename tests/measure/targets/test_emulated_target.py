@@ -19,6 +19,7 @@ from instrumenter.spec.software_metrics import MetricSpec
 from measure.campaign.campaign_model import Noise
 from measure.campaign.plan import content_keys
 from measure.campaign.run_types import BASELINE, CounterPlace, RunNoise, RunSpec
+from measure.errors import RunError
 from measure.targets import emulated
 from measure.targets.emulated import EmulatedTarget, hotness_threshold
 
@@ -156,6 +157,16 @@ def test_a_sampler_in_the_guest_counts_what_every_thread_does(
     assert 6000 * 0.97 < steps.sum() <= 6000
     costs = instructions[steps > 3] / steps[steps > 3]
     assert np.allclose(costs, np.median(costs), rtol=0.15)
+
+
+def test_a_sampler_in_a_program_that_executes_another_is_refused(tmp_path: Path) -> None:
+    """The other one's began the trace anew: a third of the run, with the counts of its first part."""
+    program = FORKING.replace(
+        "if (argc > 1) return 0;", 'if (argc > 1) return 0; execl(argv[0], argv[0], "2", (char *)0);'
+    )
+    spec = sampling_itself(tmp_path, program, {"event": "entry", "function": "step"})
+    with pytest.raises(RunError, match=r"executes another in its place \(execve\).*expected sampling mode ideal"):
+        EmulatedTarget().execute(spec)
 
 
 def test_the_machine_reads_what_the_sampler_in_a_single_process_reads(
