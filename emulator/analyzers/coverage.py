@@ -23,7 +23,9 @@ class Coverage(Analyzer):
     left out, and no branch events are recorded: block counts are enough. The sources of the compiler's C and C++
     libraries are left out, except with ``libraries=1`` or where ``--select`` says what to cover.
 
-    The count of a line is the largest execution count of its instructions; lines without code are not in the file. Each
+    The count of a line is the largest execution count of its instructions in a function, added up over the functions
+    that have copies of it: instances of a template, and those that it is inlined into. Where one function has several
+    copies, the one executed most counts. Lines without code are not in the file. Each
     conditional jump of a line is one branch, in order of address, with how often it was not taken and taken.
     """
 
@@ -60,12 +62,15 @@ class Coverage(Analyzer):
         ran = dict(zip(pcs.tolist(), counts.tolist(), strict=True))
         outcomes = {pc: (no, yes) for pc, no, yes in self.state[self.state[:, 0] != 0].tolist()}
         self.session.objects.refresh()
+        copies: dict[str, dict[tuple[int, int], int]] = {}  # by file: by line and function
         for image in self.session.objects.images:
             for row in image.line_rows():
                 if row.line and self._is_covered(row.file) and self._is_inside(row.address):
                     low, high = np.searchsorted(pcs, (row.address, row.end))
-                    file = self.lines.setdefault(row.file, {})
-                    file[row.line] = max(file.get(row.line, 0), int(counts[low:high].max(initial=0)))
+                    function = image.function_at(row.address)
+                    place = row.line, function.address if function is not None else -1
+                    file = copies.setdefault(row.file, {})
+                    file[place] = max(file.get(place, 0), int(counts[low:high].max(initial=0)))
             for symbol in image.symbols:
                 source = image.source_line(symbol.address) if symbol.is_function else None
                 if source is not None and self._is_covered(source[0]) and self._is_inside(symbol.address):
@@ -75,6 +80,10 @@ class Coverage(Analyzer):
                 if self._is_covered(name) and self._is_inside(pc):
                     of_line = self.branches.setdefault(name, {}).setdefault(line, [])
                     of_line.append(outcomes.get(pc, (0, 0)))
+        for name, counts_of in copies.items():
+            lines = self.lines.setdefault(name, {})
+            for (line, _), count in counts_of.items():
+                lines[line] = lines.get(line, 0) + count
         try:
             write_text(self.out, tracefile(self.test, self.lines, self.functions, self.branches))
         except OSError as error:
