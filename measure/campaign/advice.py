@@ -109,7 +109,8 @@ def more_runs(
         sentences.append(f"Next: with twice the runs, or more, the positive control may be found: {how}.")
     elif needed:
         noun = "variant" if len(needed) == 1 else "variants"
-        if metric := _behind_all_open([variant for variant in variants if variant.name in needed]):
+        metric = _behind_all_open([variant for variant in variants if variant.name in needed])
+        if metric and len(campaign.hardware_metrics) > 2:
             how = _without(metric, campaign, campaign_file, run_seconds)
             sentences.append(f"Next: without {metric}, which every open pair involves, nothing may be open: {how}.")
         how = _with_more(max(needed.values()), campaign, campaign_file, looks, run_seconds)
