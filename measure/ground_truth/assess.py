@@ -19,7 +19,7 @@ from measure.ground_truth.software import (
     software_column,
     transfer_error,
     with_software,
-    without_doubtful,
+    without_unreliable,
 )
 from measure.perturbation.analysis_types import Perturbation
 from measure.perturbation.perturbation import inner_perturbation
@@ -140,7 +140,7 @@ def _software(
     exact: frozenset[str], derived: Mapping[frozenset[str], float], rhos: Mapping[str, float],
 ) -> SoftwareTruth:  # fmt: skip
     """Perturbation of one variant's pairs: hardware pairs, and pairs that involve its software metrics, but for those
-    that errors of derived values make doubtful (`without_doubtful`)."""
+    that errors of derived values make unreliable (`without_unreliable`)."""
     campaign = prepared.plan.campaign
     hardware = campaign.hardware_metrics
     before, after = (
@@ -148,7 +148,7 @@ def _software(
         for group in (baselines, runs)
     )
     levels: dict[str, Any] = {"delta": campaign.delta, "alpha": campaign.alpha, "seed": campaign.seed}
-    all_pairs = without_doubtful(inner_perturbation(before, after, concerning=metrics, **levels), derived, rhos)
+    all_pairs = without_unreliable(inner_perturbation(before, after, concerning=metrics, **levels), derived, rhos)
     h = len(hardware)
     hardware_pairs = inner_perturbation([_first(one, h) for one in before], [_first(one, h) for one in after], **levels)
     return SoftwareTruth(name, metrics, hardware_pairs, all_pairs)

@@ -106,7 +106,7 @@ def errors_of_derived(
     return found
 
 
-def without_doubtful(
+def without_unreliable(
     found: Perturbation, errors: Mapping[frozenset[str], float], rhos: Mapping[str, float]
 ) -> Perturbation:
     """``found`` with pairs *not assessable* whose derived values may change more than the instrumentation does.
@@ -116,7 +116,7 @@ def without_doubtful(
     that are sqrt(1 - r^2) off, of which at most delta is allowed.
     """
 
-    def doubt(pair: Pair) -> str:
+    def why_unknown(pair: Pair) -> str:
         error = errors.get(frozenset((pair.a, pair.b)), 0.0)
         if error > found.delta / 2:
             return f"values derived from reference events are {error:.2f} off in z"
@@ -127,7 +127,8 @@ def without_doubtful(
         return ""
 
     pairs = [
-        replace(pair, verdict="not assessable", note=why) if (why := doubt(pair)) else pair for pair in found.pairs
+        replace(pair, verdict="not assessable", note=why) if (why := why_unknown(pair)) else pair
+        for pair in found.pairs
     ]
     known = [pair.p_adjusted for pair in pairs if pair.verdict != "not assessable"]
     order = {verdict: n for n, verdict in enumerate(VERDICTS)}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from measure.ground_truth.software import without_doubtful
+from measure.ground_truth.software import without_unreliable
 from measure.perturbation.perturbation import inner_perturbation
 from measure.report.model import SoftwareTruth
 from measure.stats.correlation import Correlations, spearman
@@ -60,16 +60,16 @@ def test_pairs_whose_values_are_derived_badly_are_not_assessable() -> None:
     assert len(shown) > 2
     one = shown[0]
     key = frozenset((one.a, one.b))
-    assert without_doubtful(found, {key: 0.09}, dict.fromkeys(SOFTWARE, 0.99)) == found
-    pair_off = without_doubtful(found, {key: 0.11}, {})
+    assert without_unreliable(found, {key: 0.09}, dict.fromkeys(SOFTWARE, 0.99)) == found
+    pair_off = without_unreliable(found, {key: 0.11}, {})
     assert [pair.note for pair in pair_off.pairs if {pair.a, pair.b} == key] == [
         "values derived from reference events are 0.11 off in z"
     ]
     assert len(pair_off.of("not assessable")) == 1 + len(found.of("not assessable"))
     for rho in (0.9, float("nan")):
-        metric_off = without_doubtful(found, {}, {SOFTWARE[0]: rho})
+        metric_off = without_unreliable(found, {}, {SOFTWARE[0]: rho})
         assert all((pair.verdict == "not assessable") == (SOFTWARE[0] in (pair.a, pair.b)) for pair in metric_off.pairs)
-    everything = without_doubtful(found, {}, dict.fromkeys(SOFTWARE, 0.5))
+    everything = without_unreliable(found, {}, dict.fromkeys(SOFTWARE, 0.5))
     assert everything.verdict == "not assessable"
     assert np.isnan(everything.p_value)
 
