@@ -117,10 +117,13 @@ def gather(
 
 
 def in_run_order(paths: Sequence[Path]) -> list[Path]:
-    """``paths``, of one group, but those that a shell has sorted (run1, run10, run2) in the order of their numbers."""
+    """``paths``, of one group, but those that a shell has sorted (run1, run10, run2) in the order of their numbers.
+
+    Names that differ in more than numbers, such as hashes, tell no order.
+    """
     names = [str(path) for path in paths]
-    by_number = sorted(names, key=_natural)
-    return [Path(name) for name in (by_number if names == sorted(names) else names)]
+    are_numbered = len({re.sub(r"\d+", "", name) for name in names}) == 1
+    return [Path(name) for name in (sorted(names, key=_natural) if are_numbered and names == sorted(names) else names)]
 
 
 def gather_traces(

@@ -45,6 +45,8 @@ def test_files_that_a_shell_has_sorted_are_in_the_order_of_their_numbers(tmp_pat
     found = gathered(tmp_path, chosen)
     assert [one.path for one in found.variant_traces["runs"]] == chosen
     assert not any("order of their numbers" in text for text in found.warnings)
+    hashes = [trace(tmp_path / f"{name}.csv") for name in ("10ab", "12cd", "3ef0")]
+    assert [one.path for one in gathered(tmp_path, hashes).variant_traces["runs"]] == hashes
 
 
 def test_patterns_and_names(tmp_path: Path) -> None:
