@@ -340,7 +340,11 @@ class Consumer(Protocol):
 
 @runtime_checkable
 class FollowsTasks(Protocol):
-    """An observer that is told where the guest goes on otherwise than by its instructions."""
+    """An observer that, while it ``follows_tasks``, is told where the guest goes on otherwise than by its
+    instructions."""
+
+    @property
+    def follows_tasks(self) -> bool: ...
 
     def interrupted(self, pc: int) -> None:
         """What was executed so far has been consumed, and went to ``pc``; a signal handler or another task is next."""

@@ -168,10 +168,15 @@ class Session:
     def consume_columns(self) -> None:
         self._delivering(self._deliver_events)
 
+    @property
+    def follows_tasks(self) -> bool:
+        """Whether an analyzer is to be told of signal handlers and switches of tasks."""
+        followed = (type(analyzer).interrupted is not Analyzer.interrupted for analyzer in self.analyzers)
+        return not self._paused and any(followed)
+
     def interrupted(self, pc: int) -> None:
-        if not self._paused:
-            for analyzer in self.analyzers:
-                analyzer.interrupted(pc)
+        for analyzer in self.analyzers:
+            analyzer.interrupted(pc)
 
     def enter(self, block: Block) -> None:
         was_paused = self._paused

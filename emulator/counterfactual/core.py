@@ -52,6 +52,8 @@ class CounterfactualCore:
     chosen instruction that transfers control when its block is first seen.
     """
 
+    follows_tasks = True
+
     def __init__(self, core: InOrderCore, settings: CounterfactualSettings) -> None:
         self._core, self._settings = core, settings
         self.selection = core.selection

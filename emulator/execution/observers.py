@@ -74,11 +74,11 @@ class Observers:
 
     def interrupted(self, pc: int) -> None:
         """The guest, which went to ``pc``, goes on in a signal handler or in another task."""
-        if any(isinstance(consumer, FollowsTasks) for consumer in self._consumers):
+        followers = [one for one in self._consumers if isinstance(one, FollowsTasks) and one.follows_tasks]
+        if followers:
             self.drain()
-            for consumer in self._consumers:
-                if isinstance(consumer, FollowsTasks):
-                    consumer.interrupted(pc)
+        for consumer in followers:
+            consumer.interrupted(pc)
 
     def touched_lines(
         self, instructions: int, memory: GuestMemory, at_most: int

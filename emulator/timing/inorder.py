@@ -58,6 +58,7 @@ class InOrderCore:
     """
 
     selection: TraceSelection = FULL_RECORD
+    follows_tasks = True
 
     def __init__(
         self,

@@ -133,9 +133,10 @@ def execute_plan(
     warnings: list[str] = []
     missing: list[tuple[str, RunSpec]] = []
     keys = content_keys(specs) if keys is None else keys
-    unique = dict(zip(reversed(keys), reversed(specs), strict=True))  # the first spec of each key
-    for key in dict.fromkeys(keys):
-        spec = unique[key]
+    unique: dict[str, RunSpec] = {}
+    for key, spec in zip(keys, specs, strict=True):
+        unique.setdefault(key, spec)
+    for key, spec in unique.items():
         run, damage = store.load(key, spec)
         if damage:
             warnings.append(f"{damage}; its run was made again.")

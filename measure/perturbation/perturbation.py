@@ -184,6 +184,15 @@ def _identical(rho: NDArray[np.float64]) -> bool:
     return bool(telling.any()) and bool(np.array_equal(rho[:, telling], rho[:1, telling].repeat(len(rho), 0), True))
 
 
+def share_at_ceiling(baseline_rho: NDArray[np.float64], run_rho: NDArray[np.float64]) -> NDArray[np.float64]:
+    """For each of P pairs the share of baselines ``(B, P)`` or of runs ``(R, P)``, whichever is larger, whose rho is so
+    high that z is cut off."""
+    shares = [
+        (np.abs(np.nan_to_num(rho)) >= RHO_CEILING).sum(axis=0) / max(len(rho), 1) for rho in (baseline_rho, run_rho)
+    ]
+    return np.asarray(np.maximum(*shares))
+
+
 def _not_assessable(
     metrics: Sequence[str],
     couples: Sequence[tuple[int, int]],
@@ -192,8 +201,7 @@ def _not_assessable(
     n_baseline: int,
 ) -> list[str]:
     """For each pair why an absence of change cannot be shown: tied metrics, or correlations at the ceiling."""
-    at_ceiling = np.abs(np.nan_to_num(rho)) >= RHO_CEILING
-    shares = np.maximum(at_ceiling[:n_baseline].mean(axis=0), at_ceiling[n_baseline:].mean(axis=0))
+    shares = share_at_ceiling(rho[:n_baseline], rho[n_baseline:])
     reasons = []
     for (i, j), share in zip(couples, shares.tolist(), strict=True):
         found = [f"{metrics[k]} is tied: one value in {ties[k]:.0%} of its records" for k in (i, j) if ties[k] > TIED]

@@ -21,7 +21,7 @@ from measure.campaign.run_types import BASELINE, Run
 from measure.errors import CampaignError
 from measure.perturbation.analysis_types import BROKEN, VERDICTS, Verdict, gravest
 from measure.perturbation.outer import Memo
-from measure.perturbation.perturbation import MOST_AT_CEILING
+from measure.perturbation.perturbation import MOST_AT_CEILING, share_at_ceiling
 from measure.perturbation.verdict import overall_verdict
 from measure.perturbation.wording import p_number, p_text
 from measure.report.style import short
@@ -115,9 +115,8 @@ class VariantChange:
             what = "that the changes are the same cannot be shown"
         elif self.p_value <= self.level:
             what = (
-                "the changes differ measurably, by less than delta; elsewhere neither a difference of them is shown, "
+                "the changes differ measurably, by less than delta; elsewhere no difference is shown, nor its absence"
             )
-            what += "nor its absence"
         else:
             what = "no difference of the changes is shown, nor its absence"
             if self.before.verdict != self.after.verdict and self.smallest_p <= self.level:
@@ -302,8 +301,9 @@ def _variant(
     verdicts = [_verdicts(side, name) for side in sides]
     outer = all(one.across is not None for one in verdicts)
     couples_within = list(combinations(metrics, 2))
-    at_ceiling = np.any([_at_ceiling(one, metrics) for one in compared_runs], axis=0)
-    within = [np.where(at_ceiling, np.nan, _changes_within(one, metrics)) for one in compared_runs]
+    rhos = [(_rho(one.baselines, metrics), _rho(one.runs, metrics)) for one in compared_runs]
+    at_ceiling = np.any([share_at_ceiling(*both) > MOST_AT_CEILING for both in rhos], axis=0)
+    within = [np.where(at_ceiling, np.nan, _changes_within(*both)) for both in rhos]
     scopes = [(couples_within, within)]
     if outer:
         scopes.append(([(metric, metric) for metric in metrics], _changes_across(sides, compared_runs, metrics, memo)))
@@ -340,32 +340,21 @@ def _variant(
     )  # fmt: skip
 
 
-def _changes_within(found: Compared, metrics: Sequence[str]) -> NDArray[np.float64]:
-    """The change of z of each pair of ``metrics`` in each run, ``(R, P)``.
+def _changes_within(baseline_rho: NDArray[np.float64], run_rho: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The change of z of each of P pairs of metrics in each run, ``(n, P)``, from the correlations of both.
 
     In a paired campaign, against the baseline of the same replicate; otherwise against the one with the same place in
     order, so that no baseline is used twice and changes are independent.
     """
-    changes = [
-        fisher_z(_rho(run, metrics)) - fisher_z(_rho(baseline, metrics))
-        for baseline, run in zip(found.baselines, found.runs, strict=False)
-    ]
-    return np.array(changes).reshape(-1, len(metrics) * (len(metrics) - 1) // 2)
+    n = min(len(baseline_rho), len(run_rho))
+    return np.asarray(fisher_z(run_rho[:n]) - fisher_z(baseline_rho[:n]))
 
 
-def _at_ceiling(found: Compared, metrics: Sequence[str]) -> NDArray[np.bool_]:
-    """Which pairs of ``metrics`` have correlations, in more than a few baselines or runs, so high that z is cut off:
-    a change from there, or to there, is larger than it looks."""
-    high = [
-        np.mean([np.abs(np.nan_to_num(_rho(run, metrics))) >= RHO_CEILING for run in runs], axis=0)
-        for runs in (found.baselines, found.runs)
-        if runs
-    ]
-    return np.asarray(np.max(high, axis=0) > MOST_AT_CEILING)
-
-
-def _rho(run: Run, metrics: Sequence[str]) -> NDArray[np.float64]:
-    return spearman(run.trace.counts(tuple(metrics)), metrics).rho[np.triu_indices(len(metrics), 1)]
+def _rho(runs: Sequence[Run], metrics: Sequence[str]) -> NDArray[np.float64]:
+    """Correlations of each pair of ``metrics`` in each of ``runs``, ``(n, P)``."""
+    first, second = np.triu_indices(len(metrics), 1)
+    found = [spearman(run.trace.counts(tuple(metrics)), metrics).rho[first, second] for run in runs]
+    return np.array(found).reshape(-1, len(first))
 
 
 def _changes_across(

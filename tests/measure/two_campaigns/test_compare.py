@@ -16,16 +16,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from measure.campaign.comparison import Compared
 from measure.campaign.run_command import load_results
 from measure.cli import main
+from measure.perturbation.perturbation import MOST_AT_CEILING, share_at_ceiling
 from measure.two_campaigns.change_test import ChangeTest, compare_changes, smallest_p
 from measure.two_campaigns.comparison import (
     CampaignsCompared,
     PairChange,
     SideVerdicts,
     VariantChange,
-    _at_ceiling,
+    _rho,
 )
 from measure.two_campaigns.design_facts import different_programs, differing_facts
 from tests.measure.demo_program import CAMPAIGN, PROGRAM
@@ -131,8 +131,8 @@ def test_small_differences_that_are_significant_are_said_to_be_shown() -> None:
     side, other = (SideVerdicts(verdict, verdict, None, {}) for verdict in ("perturbed", "changed"))
     found = VariantChange("v", side, other, "inconclusive", 0.0003, (), 9, 9, True, 0.0125, 0.0039)
     assert found.text == (
-        "v: perturbed before, changed after; the changes differ measurably, by less than delta; elsewhere neither a "
-        "difference of them is shown, nor its absence (p < 0.001, at a level of 0.0125)."
+        "v: perturbed before, changed after; the changes differ measurably, by less than delta; elsewhere no "
+        "difference is shown, nor its absence (p < 0.001, at a level of 0.0125)."
     )
 
 
@@ -141,15 +141,14 @@ def test_correlations_whose_z_is_cut_off_are_not_compared() -> None:
     rng = np.random.default_rng(5)
     driver = rng.normal(0, 1, 500)
 
-    def run(noise: float) -> Any:
+    def runs(noise: float) -> Any:
         table = np.column_stack([driver, driver + rng.normal(0, noise, 500), rng.normal(0, 1, 500)])
-        return SimpleNamespace(trace=SimpleNamespace(counts=lambda names: table))
+        return _rho([SimpleNamespace(trace=SimpleNamespace(counts=lambda names: table))] * 9, ("a", "b", "c"))  # type: ignore[list-item]
 
-    loose, close = tuple(run(0.3) for _ in range(9)), tuple(run(0.02) for _ in range(9))
-    metrics = ("a", "b", "c")
-    assert _at_ceiling(Compared(loose, close, True), metrics).tolist() == [True, False, False]
-    assert _at_ceiling(Compared(close, loose, True), metrics).tolist() == [True, False, False]
-    assert not _at_ceiling(Compared(loose, loose, True), metrics).any()
+    loose, close = runs(0.3), runs(0.02)
+    assert (share_at_ceiling(loose, close) > MOST_AT_CEILING).tolist() == [True, False, False]
+    assert (share_at_ceiling(close, loose) > MOST_AT_CEILING).tolist() == [True, False, False]
+    assert not share_at_ceiling(loose, loose).any()
 
 
 def test_only_the_pairs_that_differ_by_more_than_delta_are_said_to() -> None:
