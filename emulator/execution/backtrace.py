@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from emulator.engine.hart_state import Hart
 from emulator.errors import EmulatorError
@@ -17,6 +17,7 @@ _SHORTEST_CALL_BYTES = 2
 _MOST_INSTRUCTIONS_LOOKED_AT = 64
 _MOST_CALLERS = 64  # of which `_MOST_LINES` are told
 _MOST_LINES = 10
+_MOST_WORDS_LOOKED_AT = 1 << 16
 
 
 class Places:
@@ -45,10 +46,10 @@ class Places:
             found.append(f"({mapped})" if function is not None and mapped else mapped)
         return " ".join(filter(None, found))
 
-    def callers(self, hart: Hart) -> list[str]:
+    def callers(self, return_addresses: Iterable[int]) -> list[str]:
         """A line for each function that has called another, from the innermost to the outermost one that is known."""
         found: list[tuple[str, int]] = []
-        for returns_to in self.return_addresses(hart):
+        for returns_to in return_addresses:
             text = self.text(returns_to, returns=True)
             if found and found[-1][0] == text:
                 found[-1] = text, found[-1][1] + 1
@@ -74,6 +75,22 @@ class Places:
             yield pc
             if is_last:
                 return
+
+    def return_addresses_on_stack(self, pc: int, address: int) -> Iterator[int]:
+        """Those that the stack holds from ``address`` upwards, by their values alone: for an overflow of the stack at
+        ``pc`` where the registers are not known. Nothing below ``address`` was ever written, so few of them are old."""
+        at, found = address & -8, 0
+        for _ in range(_MOST_WORDS_LOOKED_AT):
+            try:
+                word = self._word_at(at)
+            except LookupError:  # the gap below the stack
+                word = 0
+            if self._may_have_called(word, pc):
+                yield word
+                pc, found = word - _SHORTEST_CALL_BYTES, found + 1
+                if found == _MOST_CALLERS:
+                    return
+            at += 8
 
     def _may_have_called(self, returns_to: int, pc: int) -> bool:
         """Whether before ``returns_to`` is a call that may be one of the function around ``pc``.

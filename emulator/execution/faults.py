@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from emulator.engine.hart_state import Hart
 from emulator.errors import GuestFault, misaligned_text
@@ -69,14 +69,15 @@ def explain(fault: GuestFault, hart: Hart, process: ProcessImage, fetch: Callabl
     except MemoryFault:
         code = "(no code there)"
     what = str(fault)
+    callers = places.return_addresses(hart) if fault.exact else iter(())
     if fault.address is not None and process.is_stack_overflow(fault.address):
+        if not fault.exact:
+            callers = places.return_addresses_on_stack(fault.pc, fault.address)
         what += (
             f"; the stack of {process.layout.stack_bytes >> 20} MiB has overflowed "
             "(endless recursion, or a large local array)"
         )
-    return (
-        f"{signal_name(fault.signal)}: {what}\n  at {places.text(fault.pc)}: {code}{called(hart, places, fault.exact)}"
-    )
+    return f"{signal_name(fault.signal)}: {what}\n  at {places.text(fault.pc)}: {code}{_called(places, callers)}"
 
 
 def explain_abort(signal: int, hart: Hart, places: Places) -> str:
@@ -84,9 +85,9 @@ def explain_abort(signal: int, hart: Hart, places: Places) -> str:
     what = f"ended by signal {signal} ({signal_name(signal)})"
     if signal != Signal.SIGABRT or hart.x[_SYSTEM_CALL] not in _SENDING:
         return what
-    return f"{what}\n  at {places.text(hart.pc)}{called(hart, places, True)}"
+    return f"{what}\n  at {places.text(hart.pc)}{_called(places, places.return_addresses(hart))}"
 
 
-def called(hart: Hart, places: Places, exact: bool) -> str:
-    """Lines that say who called the function where the guest is; none if its registers are not ``exact``."""
-    return "".join(f"\n  called from {place}" for place in places.callers(hart)) if exact else ""
+def _called(places: Places, return_addresses: Iterator[int]) -> str:
+    """Lines that say who called the function where the guest is."""
+    return "".join(f"\n  called from {place}" for place in places.callers(return_addresses))

@@ -102,8 +102,11 @@ def test_a_guest_that_ends_badly_says_who_called(chain: Path, how: str, place: s
     assert re.match(place + own + again + rest, told), told
 
 
-def test_endless_recursion_is_told_in_few_lines(chain: Path) -> None:
-    with Machine(chain, ["null", "100000000"]) as machine:
+@pytest.mark.parametrize("options", [
+    {"templates": False, "optimise_executions": 1 << 40}, {"background": False, "optimise_executions": 4}, {},
+], ids=["registers known", "registers not known", "as ever"])  # fmt: skip
+def test_endless_recursion_is_told_in_few_lines(chain: Path, options: dict[str, Any]) -> None:
+    with Machine(chain, ["null", "100000000"], **options) as machine:
         told = machine.run().message
     assert told is not None
     assert "the stack of 8 MiB has overflowed" in told
