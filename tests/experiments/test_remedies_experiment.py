@@ -137,7 +137,9 @@ def test_a_case_without_verdicts_on_its_sets_is_told_by_its_causes_only() -> Non
 
 
 @pytest.mark.slow
-def test_a_campaign_is_run_explained_and_judged(tmp_path: Path) -> None:
+def test_a_campaign_is_run_explained_and_judged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(experiment, "CONFIRMING_PAIRS", 6)
+    monkeypatch.setattr(experiment, "DEFAULT_PAIRS", 6)
     entry = examine("netsimplex", "desktop", tmp_path, 2, size="tiny")
     assert set(entry["variants"]) == {"tree", "prices"}
     assert entry["events"]["pricings"] > entry["events"]["pivots"] > 0
