@@ -39,7 +39,8 @@ Points that another tool found, against full simulation:
               help="Where results go. Default: results/phases-PROGRAM[-points].")  # fmt: skip
 @click.option("--interval", default="10M", show_default=True, metavar="N", help="Length of an interval [instructions].")
 @click.option("--max-k", default=30, show_default=True, type=click.IntRange(1), metavar="K", help="Most phases to try.")
-@click.option("--k", type=click.IntRange(1), metavar="K", help="Exactly so many phases, without a search.")
+@click.option("--k", type=click.IntRange(1), metavar="K",
+              help="Exactly so many phases, without a search; cut only if --wait-step is given, too.")  # fmt: skip
 @click.option("--search", type=click.Choice(["all", "bisect"]),
               help="Try every k up to --max-k, or find it by bisection: faster, and it may choose a larger k. "
                    "Default: all; with --compat bisect.")  # fmt: skip
@@ -117,7 +118,8 @@ def phases(context: click.Context, program: Path, arguments: tuple[str, ...], ma
         raise click.UsageError("--points and --weights go together: which intervals, and how much each stands for")
     for share in ("threshold", "coverage", "wait_step"):
         given[share] /= 100
-    if machine is None or compat:
+    step_is_given = context.get_parameter_source("wait_step") is click.core.ParameterSource.COMMANDLINE
+    if machine is None or compat or (given["k"] is not None and not step_is_given):
         given["wait_step"] = 0.0
     if given["picture"] is None:
         given["picture"] = not of_vectors

@@ -288,6 +288,27 @@ def test_fewer_phases_than_asked_for_are_told(traced: Path, tmp_path: Path) -> N
     assert "of --k" not in few.output
 
 
+def test_exactly_so_many_phases_are_cut_only_on_request(tmp_path: Path) -> None:
+    source = tmp_path / "walk.c"  # the same code, in and out of the caches
+    source.write_text("""
+static volatile int data[1 << 22];
+int main(void) {
+  for (int k = 0; k < 8; k++)
+    for (long i = 0, mask = k & 1 ? 0x3fffff : 0xff; i < 20000; i++) data[(i * 4099) & mask]++;
+  return 0;
+}
+""")
+
+    def found(*options: object) -> int:
+        out = ("--interval", "20k", "--machine", MACHINE, "--no-picture", "--out", tmp_path / "out")
+        result = measure(*out, *options, source)
+        assert result.exit_code == 0, result.output
+        return int(json.loads((tmp_path / "out" / "summary.json").read_text())["k"])
+
+    assert found("--k", 2) == 2
+    assert found("--k", 2, "--wait-step", 20) > 2
+
+
 @pytest.mark.parametrize("command", ["phases", "cycleclose"])
 def test_options_after_the_program_are_its_own_which_is_told(command: str, tmp_path: Path) -> None:
     source = tmp_path / "arguments.c"
