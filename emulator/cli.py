@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from pathlib import Path
@@ -225,20 +226,33 @@ def _place(text: str, hint: str) -> int | str | None:
 
 def _bounds(session: Session | None, first: str | None, last: str | None) -> None:
     """Let the analyzers begin and end at the places of --from and --until; `_run_watched` does so at instructions."""
-    for text, hint in ((first, "--from"), (last, "--until")):
+    places: dict[str, int | str | None] = {}
+    for text, hint in ((last, "--until"), (first, "--from")):
         if text is None:
             continue
         if session is None:
             raise click.BadParameter("got it without --analyzer, expected both: see --list-analyzers", param_hint=hint)
-        place = _place(text, hint)
-        if place is not None:
-            session.at(place, session.resume if hint == "--from" else session.pause)
+        places[hint] = place = _place(text, hint)
+        if place is not None:  # the end, too, whose name is looked up now; `_begin` lets it count from the beginning on
+            session.at(place, session.pause if hint == "--until" else functools.partial(_begin, session, last))
+    if first is not None and last is not None and places["--from"] is places["--until"] is None:
+        begin, end = _count(first, "--from"), _count(last, "--until")
+        if end <= begin:
+            raise click.BadParameter(f"got {last}, expected more than {first} of --from", param_hint="--until")
+
+
+def _begin(session: Session, last: str | None) -> None:
+    """Let the analyzers begin, and end when the program comes to ``last`` after that, if it is a place."""
+    session.resume()
+    place = _place(last, "--until") if last is not None else None
+    if place is not None:
+        session.at(place, session.pause)
 
 
 def _run_watched(session: Session, first: str | None, last: str | None) -> Ending:
     """Run to the end; --from and --until take effect here where they are numbers of instructions."""
     if first is not None and _place(first, "--from") is None and session.run(_count(first, "--from")) is None:
-        session.resume()
+        _begin(session, last)
     if last is not None and _place(last, "--until") is None:
         session.run(_count(last, "--until"))
         session.pause()

@@ -331,7 +331,8 @@ def _print_deviations(console: Console, found: pd.DataFrame) -> None:
         cells = [_percent_text(value) for name, value in row.items() if str(name).endswith("_percent")]
         absolute, accesses = row["absolute"], row["accesses_per_1000_instructions"]
         per_1000 = "-" if np.isnan(accesses) else f"{accesses:.3g}"
-        rows.append((escape(SHORT_LABELS[row["metric"]]), *cells, f"{absolute:.2g}", per_1000))
+        difference = "-" if np.isnan(absolute) else f"{absolute:.2g}"
+        rows.append((escape(SHORT_LABELS[row["metric"]]), *cells, difference, per_1000))
     print_table(console, "Deviation from the full simulation \\[%]", names, rows, right=range(1, len(names)))
     console.print(
         "All: mean of the intervals, for rates of those with an access or branch in 1000 instructions at least. Apart: "

@@ -123,8 +123,8 @@ def bad_ending(machine: Machine, job: Job) -> str | None:
 
 
 def failed_after(executed: int) -> str:
-    """A sentence before the results of a program that failed."""
-    return f"The program failed after {executed:,} instructions; what follows is of the time before."
+    """A sentence before the results of a program that ended with another status than 0."""
+    return f"The program ended badly after {executed:,} instructions; what follows is of the time before."
 
 
 def check_length(job: Job, interval_instructions: int, executed: int, problem: str | None = None) -> None:

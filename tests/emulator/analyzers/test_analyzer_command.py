@@ -54,6 +54,31 @@ def test_a_place_that_was_not_reached_is_told(tmp_path: Path, place: str) -> Non
     )
 
 
+def test_the_end_counts_from_the_beginning_on(tmp_path: Path) -> None:
+    (tmp_path / "a.c").write_text(
+        "#define KEPT __attribute__((noinline))\n"
+        "volatile int kept; KEPT void end(void) { kept++; } KEPT void step(void) { kept++; }"
+        "int main(void) { end(); for (int i = 0; i < 5; i++) step(); end();"
+        " for (int i = 0; i < 1000; i++) step(); return 0; }"
+    )
+    program = build_program([tmp_path / "a.c"], ["-O1"]).elf_path
+
+    def counted(*options: str) -> int:
+        done = emulate("--analyzer", "mix", *options, "--", program)
+        assert done.returncode == 0, done.stderr
+        found = re.search(r"^\s*([\d,]+)\s+instructions", done.stderr, re.M)
+        assert found is not None, done.stderr
+        return int(found[1].replace(",", ""))
+
+    one_step = counted("--from", "step", "--until", "step")
+    assert 0 < one_step < 20
+    assert 4 * one_step < counted("--from", "step", "--until", "end") < 6 * one_step
+    assert counted("--from", "step") > 1000 * one_step
+    before = emulate("--analyzer", "mix", "--from", "1k", "--until", "1000", "--", program)
+    assert before.returncode == 2
+    assert "got 1000, expected more than 1k of --from" in before.stderr
+
+
 def test_the_list() -> None:
     done = emulate("--list-analyzers")
     assert done.returncode == 0

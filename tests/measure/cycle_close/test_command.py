@@ -126,7 +126,8 @@ def test_a_bad_end_keeps_the_trace_and_says_so(source: Path, tmp_path: Path) -> 
     assert result.exit_code == 1
     assert "exit status 3: no more" in result.output
     shown = result.stdout.splitlines()
-    assert re.fullmatch(r"The program failed after [\d,]+ instructions; what follows is of the time before\.", shown[0])
+    words = r"The program ended badly after [\d,]+ instructions; what follows is of the time before\."
+    assert re.fullmatch(words, shown[0])
     assert len(pd.read_parquet(tmp_path / "trace.parquet")) > 10
     assert json.loads((tmp_path / "summary.json").read_text())["complete"] is False
     assert "The trace ends early" in (tmp_path / "trace.html").read_text()
