@@ -19,6 +19,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from common.cplusplus_symbols import readable_name
+from common.listed_names import listed
 from emulator.errors import EmulatorError
 from emulator.events import COLUMN_TYPES, ColumnSet, OpClass, Ranges, TraceSelection, merged
 
@@ -196,8 +197,9 @@ def _expected(name: str, known: Iterable[str]) -> str:
     close = get_close_matches(name, list(known), 3)
     if close:
         return f"did you mean {' or '.join(close)}?"
-    names = sorted(known, key=lambda name: (name.startswith("_"), name))
-    return f"expected one of {', '.join(names[:24])}{' ...' if len(names) > 24 else ''}"
+    # Names of a compiler's library have dots (compiler_rt.addf3), those of the C library's own parts underscores.
+    names = sorted(known, key=lambda name: ("." in name, name.startswith("_"), name))
+    return f"expected one of {listed(names, 24 if len(names) <= 24 else 8)}"
 
 
 def _range(text: str) -> tuple[int, int]:

@@ -110,7 +110,7 @@ def test_what_never_comes_is_said_at_the_end(root: Path) -> None:
         ("source=absent.c", r"/program: it has no code from source file 'absent.c'"),
         (
             "library=libc.so",
-            r"no code is mapped from a library 'libc.so'; expected one of own-loader.so, program",
+            r"no code is mapped from a library 'libc.so'; expected one of program, own-loader.so",
         ),
     ):
         pcs = Pcs(f"{selection} fields=pc")
