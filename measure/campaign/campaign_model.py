@@ -262,7 +262,7 @@ class Cumulative(StrictModel):
     step: int = Field(1, ge=1, description="Metrics added from one set to the next. Default: 1")
 
     def variants(self, metrics: Sequence[str], seed: int) -> dict[str, tuple[str, ...]]:
-        """The sets ``order1-01`` and so on: each adds ``step`` metrics to the one before; the last has all.
+        """The sets ``order1-1``, or ``order1-01`` of ten or more, and so on: each adds ``step`` metrics to the one before; the last has all.
 
         The sets name their metrics in the order of ``metrics``, so that equal sets are one program.
         """
@@ -317,7 +317,7 @@ class Campaign(StrictModel):
     )
     cumulative: Cumulative | None = Field(
         None,
-        description="Further sets: the software metrics added one at a time, `order1-01`, `order1-02` and so on. "
+        description="Further sets: the software metrics added one at a time, `order1-1` (`order1-01` of ten or more) and so on. "
         "Default: none",
     )
     placement: Literal["packed", "cache_line"] = Field(
