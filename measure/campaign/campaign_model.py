@@ -262,7 +262,8 @@ class Cumulative(StrictModel):
     step: int = Field(1, ge=1, description="Metrics added from one set to the next. Default: 1")
 
     def variants(self, metrics: Sequence[str], seed: int) -> dict[str, tuple[str, ...]]:
-        """The sets ``order1-1``, or ``order1-01`` of ten or more, and so on: each adds ``step`` metrics to the one before; the last has all.
+        """The sets ``order1-1``, or ``order1-01`` of ten or more, and so on: each adds ``step`` metrics to the one
+        before; the last has all.
 
         The sets name their metrics in the order of ``metrics``, so that equal sets are one program.
         """
@@ -317,8 +318,8 @@ class Campaign(StrictModel):
     )
     cumulative: Cumulative | None = Field(
         None,
-        description="Further sets: the software metrics added one at a time, `order1-1` (`order1-01` of ten or more) and so on. "
-        "Default: none",
+        description="Further sets: the software metrics added one at a time, `order1-1` and so on (`order1-01` "
+        "of ten or more). Default: none",
     )
     placement: Literal["packed", "cache_line"] = Field(
         "packed", description="Counters side by side, or one a cache line. Default: packed"
