@@ -3,7 +3,8 @@
 Where replacement does not look at hits (FIFO, random), a cache changes at misses alone. So fast execution looks each
 access up in a table of the lines that the cache holds, and calls a kernel for a missing one. The caches' contents are
 then those of a full simulation to the bit, which last accesses cannot give: what a FIFO cache holds depends on the
-order in which its lines were filled, and a loop may keep missing, or not, because of it.
+order in which its lines were filled, and a loop may keep missing, or not, because of it. And where stores do not bring
+lines in (`write_allocate: false`), last accesses do not tell which lines ever came in.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ def online_line_bits(config: MachineConfig) -> tuple[int, int]:
     instruction cache, 0 for one whose misses are not followed.
 
     Without FIFO replacement none are: warm-up is faster and good enough. With it those with random replacement are
-    followed, too, and in front of an L2 cache with FIFO replacement also those with LRU.
+    followed, too, and in front of an L2 cache with FIFO replacement also those with LRU. All are where stores do not
+    bring lines in.
     """
     data, code = (_line_bits(cache, config) for cache in (config.l1d, config.l1i))
     return data, code
@@ -44,7 +46,8 @@ def online_line_bits(config: MachineConfig) -> tuple[int, int]:
 def _line_bits(cache: CacheConfig, config: MachineConfig) -> int:
     below = config.l2.replacement if config.l2 is not None else None
     for_whom = [below] if cache.replacement == "lru" else [config.l1d.replacement, config.l1i.replacement, below]
-    return cache.line_bytes.bit_length() - 1 if "fifo" in for_whom else 0
+    is_one_without_stores = not config.l1d.write_allocate and (cache is config.l1d or config.l2 is not None)
+    return cache.line_bytes.bit_length() - 1 if "fifo" in for_whom or is_one_without_stores else 0
 
 
 class OnlineCaches:
@@ -53,7 +56,8 @@ class OnlineCaches:
     ``data``, ``code``: whether the L1 data cache and the L1 instruction cache are kept up to date; ``below``: whether
     the L2 cache is, which sees nothing but the misses of both. An L1 cache with LRU replacement has a stand-in with
     FIFO replacement, which begins with the lines of the cache at every `follow`: it misses a little more often, and
-    what it misses more is mostly in the L2 cache, where a hit changes nothing.
+    what it misses more is mostly in the L2 cache, where a hit changes nothing. ``lends_data``: the L1 data cache gets
+    the lines of its stand-in at every `leave`, because last accesses do not tell which lines came in.
     """
 
     def __init__(self, config: MachineConfig, held: HeldTables) -> None:
@@ -62,13 +66,16 @@ class OnlineCaches:
             bits > 0 and cache.replacement != "lru" for bits, cache in zip(fills, (config.l1d, config.l1i), strict=True)
         )
         self.below = all(fills)
+        self.lends_data = fills[0] > 0 and not self.data and not config.l1d.write_allocate
         self._held = held
+        self._core: Arrays | None = None
         self._arrays: dict[int, Arrays] = {}  # by L1 cache that is followed: the core's, or its stand-in's
         self._calls: tuple[BoundKernel, BoundKernel] | None = None  # translations call them by address
 
     def follow(self, longs: NDArray[np.int64], words: NDArray[np.uint32]) -> None:
         """Go on from what the caches in the core's arrays hold."""
         held, core, below = self._held, Arrays(longs, words), int(self.below)
+        self._core = core
         for cache, is_exact, table in ((layout.L1D, self.data, held.data), (layout.L1I, self.code, held.code)):
             is_followed = len(table) > 0
             self._arrays[cache] = core if is_exact or not is_followed else _stand_in(core, cache)
@@ -86,6 +93,8 @@ class OnlineCaches:
         for cache, table in ((layout.L1D, self._held.data), (layout.L1I, self._held.code)):
             if len(table) and cache in self._arrays:
                 drop_all(*self._arrays[cache], cache, table)
+        if self.lends_data and self._core is not None and layout.L1D in self._arrays:
+            _lend(self._arrays[layout.L1D], self._core, layout.L1D)
         self._arrays.clear()
 
 
@@ -144,3 +153,11 @@ def _stand_in(core: Arrays, cache: int) -> Arrays:
     found.words[places] = np.take_along_axis(core.words[places], order, axis=1)
     found.longs[cache + layout.M_POLICY] = layout.POLICY_FIFO
     return found
+
+
+def _lend(stand_in: Arrays, core: Arrays, cache: int) -> None:
+    """Put the lines of a stand-in into the cache itself."""
+    places = _places(core, cache)
+    core.words[places] = stand_in.words[places]
+    core.longs[layout.STAMPS + places] = stand_in.longs[layout.STAMPS + places]
+    core.longs[cache + layout.M_CLOCK] = stand_in.longs[cache + layout.M_CLOCK]

@@ -48,7 +48,10 @@ def warm_caches(
     l1d = _History.of([data], order[: _most_lines(config)], since)  # the others are for the L2 cache alone
     if config.l1d.write_policy != "write_back":
         l1d = l1d.without_writes()
-    if online is None or not online.data:
+    if online is not None and online.lends_data:  # the cache has the lines that came in: the order of use is left
+        held = l1d.of_lines(l1d_shift, _lines_in(longs, words, layout.L1D)).without_writes()
+        _warm_one(longs, words, layout.L1D, held.addresses >> l1d_shift, held)
+    elif online is None or not online.data:
         _warm_one(longs, words, layout.L1D, l1d.addresses >> l1d_shift, l1d.in_fills(fills, "l1d"))
     if config.dtlb is not None:
         _warm_one(longs, words, layout.DTLB, l1d.addresses >> page_shift, l1d.without_writes())
@@ -68,6 +71,12 @@ def warm_caches(
         lines = physical_addresses(longs, words, both.addresses) >> l2_shift
         _warm_one(longs, words, layout.L2, lines, both.in_fills(fills, "l2"))
     longs[[layout.S_FETCH_LINE, layout.S_FETCH_PAGE, layout.S_DATA_PAGE]] = -1
+
+
+def _lines_in(longs: NDArray[np.int64], words: NDArray[np.uint32], cache: int) -> NDArray[np.int64]:
+    """The numbers of the lines that ``cache`` holds; of empty ways that of no line."""
+    first, ways = int(longs[cache + layout.M_BASE]), int(longs[cache + layout.M_WAYS])
+    return words[first : first + ways * (int(longs[cache + layout.M_SET_MASK]) + 1)].astype(np.int64) >> 1
 
 
 def _most_lines(config: MachineConfig) -> int:
@@ -130,6 +139,11 @@ class _History:
         to_fills(ago, np.ascontiguousarray(since), float((since[-1] + 1) / (ago[-1] + 1)), ages)
         n = len(self.ages)
         return _History(self.addresses, ages[:n], ages[n : 2 * n], float(ages[-1]))
+
+    def of_lines(self, shift: int, lines: NDArray[np.int64]) -> _History:
+        """The accesses to ``lines``, of ``1 << shift`` bytes."""
+        kept = np.isin(self.addresses >> shift, lines)
+        return _History(self.addresses[kept], self.ages[kept], self.written[kept], self.since)
 
     def without_writes(self) -> _History:
         """The same without any write."""

@@ -24,7 +24,7 @@ from measure.cycle_close.detail import DetailedRun
 from measure.cycle_close.estimated_events import completed, possible, with_static_events
 from measure.cycle_close.mispredictions import UNKNOWN, MispredictionWatcher, followed_alone
 from measure.cycle_close.reuse import WaitModel
-from measure.cycle_close.samples import Sample, choose_samples
+from measure.cycle_close.samples import Sample, choose_samples, with_others
 from measure.cycle_close.signature import SignatureMaker, StaticEventCounter
 from measure.cycle_close.tracer import Category, Interval, Settings, samples_for, shares_of, table_for
 
@@ -97,8 +97,9 @@ def representatives(first_run: Profile, settings: Settings, samples: int) -> dic
     for phase in distinct(first_run.phases).tolist():
         members = np.flatnonzero(first_run.phases == phase)
         picked = choose_samples(first_run.waits[members], shares[members], settings.wait_step, samples)
-        if settings.wait_step:
+        if settings.wait_step and len(picked) < len(members):
             picked = samples_for(settings).typical(shares[members], first_run.waits[members], len(picked))
+            picked = with_others(picked, len(members), samples)
         chosen[phase] = members[picked].tolist()
     return chosen
 

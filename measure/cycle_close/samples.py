@@ -160,20 +160,38 @@ def choose_samples(
 ) -> NDArray[np.int64]:
     """Indices of the intervals of a phase to simulate, ascending.
 
-    ``waits``: (n,); ``shares``: (n, d) signatures that sum to 1. Typical intervals are taken at evenly spaced waiting
-    times (on a scale of ratios), from the shortest to the longest, at most ``step`` apart. If waiting differs by at
-    most a quarter of ``step``, it carries no information, and the phase is cut into ``at_least`` parts in time instead.
-    Of the intervals within an eighth of ``step`` of a target time, or of a part, the one with the signature closest
-    to their mean is taken, the first of equals.
+    ``waits``: (n,); ``shares``: (n, d) signatures that sum to 1. Waiting times (on a scale of ratios) are cut into even
+    ranges around targets from the shortest to the longest, at most ``step`` apart, and an interval is taken from each
+    range that has any: of those within an eighth of ``step`` of the target, or of the waiting time closest to it, the
+    one with the signature closest to their mean, the first of equals. If waiting differs by at most a quarter of
+    ``step``, it carries no information, and the phase is cut into ``at_least`` parts in time instead. Where ranges
+    without intervals leave fewer than ``at_least``, others are taken, too, evenly in time.
     """
     scale = np.log1p(waits)
     low, high = float(scale.min()), float(scale.max())
-    if step and high - low > step / 4:
-        targets = np.linspace(low, high, max(at_least, 1 + int(np.ceil((high - low) / step))))
-        near = [np.flatnonzero(np.abs(scale - target) <= step / 8) for target in targets]
-    else:
-        near = np.array_split(np.arange(len(waits)), min(at_least, len(waits)))
-    return distinct(np.array([mine[most_typical(shares[mine])] for mine in near if len(mine)]))
+    if not step or high - low <= step / 4:
+        parts = np.array_split(np.arange(len(waits)), min(at_least, len(waits)))
+        return distinct(np.array([mine[most_typical(shares[mine])] for mine in parts]))
+    targets = np.linspace(low, high, max(at_least, 1 + int(np.ceil((high - low) / step))))
+    nearest = np.rint((scale - low) / (high - low) * (len(targets) - 1)).astype(np.int64)
+    chosen = []
+    for number in distinct(nearest).tolist():
+        mine = np.flatnonzero(nearest == number)
+        off = np.abs(scale[mine] - targets[number])
+        middle = targets[number] if off.min() <= step / 8 else scale[mine[off.argmin()]]
+        mine = mine[np.abs(scale[mine] - middle) <= step / 8]
+        chosen.append(int(mine[most_typical(shares[mine])]))
+    return with_others(np.array(chosen), len(waits), at_least)
+
+
+def with_others(chosen: NDArray[np.int64], n: int, at_least: int) -> NDArray[np.int64]:
+    """The indices ``chosen``, of 0 to n - 1, with others evenly between, if they are fewer than ``at_least`` and n;
+    ascending."""
+    missing = min(at_least, n) - len(chosen)
+    if missing <= 0:
+        return np.sort(chosen)
+    others = np.setdiff1d(np.arange(n), chosen)
+    return np.sort(np.concatenate([chosen, others[np.linspace(0, len(others) - 1, missing).astype(np.int64)]]))
 
 
 def most_typical(shares: NDArray[np.float64]) -> int:

@@ -216,7 +216,8 @@ def _settings(configurations: dict[str, SamplingConfiguration], variant: str) ->
 def analyse_check(
     check: SamplingCheck, outcome: Outcome, progress: Callable[[str], None] = lambda what: None
 ) -> list[SamplingResult]:
-    """Compare every configuration with the baselines. Raises `MeasureError` with fewer than 2 baselines."""
+    """Compare every configuration with the baselines, within and across runs; these comparisons share alpha. A control
+    is tested as strictly, and costs the others nothing. Raises `MeasureError` with fewer than 2 baselines."""
     metrics = check.hardware_metrics
     baselines = [run for run in outcome.runs if run.spec.variant == BASELINE]
     if len(baselines) < 2:
@@ -226,12 +227,16 @@ def analyse_check(
     full_seconds = float(np.mean([run.seconds for run in baselines]))
     aligned: dict[int, Any] = {}
     results = []
-    for name, configuration in check.all_configurations().items():
+    configurations = check.all_configurations()
+    comparisons = max(1, 2 * sum(not one.everything for one in configurations.values()))
+    for name, configuration in configurations.items():
         runs = [run for run in outcome.runs if run.spec.variant == name]
         if not runs:
             continue
         mine = [run.trace.columns(metrics) for run in runs]
-        levels: dict[str, Any] = {"delta": check.delta, "alpha": check.alpha, "seed": check.seed}
+        levels: dict[str, Any] = {
+            "delta": check.delta, "alpha": check.alpha, "comparisons": comparisons, "seed": check.seed
+        }  # fmt: skip
         times = max(1, configuration.every // length)
         full = [merge_intervals(one, times) for one in values]
         full, mine = common_intervals(full, mine, [_skipped(run, length * times) for run in runs])
@@ -338,6 +343,8 @@ def _perturbation(found: Perturbation) -> dict[str, Any]:
     return {
         "verdict": found.verdict,
         "p": finite(found.p_value),
+        "alpha": found.alpha,
+        "comparisons": found.comparisons,
         "pairs": [
             {
                 "a": pair.a, "b": pair.b, "baseline_rho": finite(pair.baseline_rho), "run_rho": finite(pair.run_rho),

@@ -55,12 +55,12 @@ def estimates(
     return {
         name: {
             metric: {
-                "value": value,
-                "error_percent": 100 * abs(value - truth[metric]) / abs(truth[metric])
-                if truth[metric]
+                "value": values.get(metric, float("nan")),
+                "error_percent": 100 * abs(values.get(metric, float("nan")) - true) / abs(true)
+                if true
                 else float("nan"),
             }
-            for metric, value in values.items()
+            for metric, true in truth.items()
         }
         for name, values in values_by_method.items()
     }

@@ -16,6 +16,7 @@ from emulator.timing.inorder import InOrderCore
 from emulator.timing.machine_config import MachineConfig
 from emulator.timing.machine_file import load_machine
 from emulator.timing.online_caches import online_line_bits
+from emulator.timing.warm import Touched
 from instrumenter.building.program_build import build_program
 from tests.emulator.timing.tiers import TIERS
 
@@ -41,6 +42,11 @@ CONFIGS = {
     "first level at random": desktop(l1d={"replacement": "random"}, l1i={"replacement": "random"}),
     "short lines": desktop(l1d={"line_bytes": 32}, l1i={"line_bytes": 16}),
     "no allocation": desktop(l1d={"write_allocate": False}),
+    "no allocation, at random": desktop(
+        l1d={"write_allocate": False, "replacement": "random"},
+        l1i={"replacement": "random"},
+        l2={"replacement": "random"},
+    ),
     "without second level": desktop().model_copy(update={"l2": None}),
 }
 
@@ -111,6 +117,32 @@ def test_fast_execution_leaves_the_caches_of_full_simulation(program: Path, tier
     config = CONFIGS[name]
     caches = [layout.L1D, layout.L1I, *([layout.L2] if config.l2 else [])]
     assert_equal(online(program, config, [400_000], TIERS[tier]), in_full(program, config, 400_000), caches)
+
+
+def test_a_cache_by_use_into_which_stores_bring_no_lines(tmp_path: Path) -> None:
+    """Last accesses alone would fill it with lines that were only written."""
+    source = tmp_path / "writes.c"
+    source.write_text("""
+static volatile int table[256], out[1 << 14];
+int main(void) { for (int i = 0; i < 200000; i++) out[i & 0x3fff] = table[i * 7 & 255]; return 0; }
+""")
+    program = build_program([source], ["-O1"]).elf_path
+    by_use = {level: {"replacement": "lru"} for level in SMALL}
+    config = desktop(**by_use | {"l1d": {"replacement": "lru", "write_allocate": False}})
+    expected = {tag >> 1 for tags in contents(in_full(program, config, 400_000), layout.L1D) for tag in tags}
+    core = InOrderCore(config, 1)
+    fills, bits = online_line_bits(config), config.l1d.line_bytes.bit_length() - 1
+    with Machine(program, ["2"]) as machine:
+        core.go_online(machine.hold_lines(fills))
+        core.follow()
+        machine.observe(TraceSelection(fills=fills, line_bits=bits, exact_stop=True))
+        machine.advance_to_instructions(400_000)
+        touched = Touched(*machine.touched_lines(core.lines_to_warm))
+        core.warm_caches(touched, Touched(*(np.zeros(0, np.uint32) for _ in range(3))), 400_000)
+    found = {tag >> 1 for tags in contents(core, layout.L1D) for tag in tags}
+    youngest = touched.addresses[np.argsort(touched.ages)][: len(found)].astype(np.int64) >> bits
+    assert len(found & expected) > 0.8 * len(expected)
+    assert len(expected & set(youngest.tolist())) < 0.6 * len(expected)
 
 
 def test_the_oracle_leaves_them_too(program: Path) -> None:

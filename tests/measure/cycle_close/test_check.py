@@ -53,7 +53,7 @@ configurations:
   everything: {threshold: 0.000001, samples: 1000}
   loose: {threshold: 1, warm_references: 0, warm_branches: 0}
 baselines: 6
-replicates: 2
+replicates: 4
 """
 
 
@@ -82,6 +82,8 @@ def test_a_check_tells_good_sampling_from_bad(folder: Path) -> None:
     assert loose["inner"]["verdict"] == "perturbed" or loose["outer"]["verdict"] == "perturbed"
     assert everything["inner"]["verdict"] != "perturbed"
     assert everything["outer"]["verdict"] != "perturbed"
+    for one in (everything, loose):
+        assert one["inner"]["comparisons"] == one["outer"]["comparisons"] == 4  # they share alpha
     told = " ".join([*loose["inner"]["findings"], *loose["outer"]["findings"]])
     assert "simulate more: roll_back or samples" in told  # advice about sampling, not about software metrics
     page = (folder / "out" / "report.html").read_text()
@@ -91,7 +93,7 @@ def test_a_check_tells_good_sampling_from_bad(folder: Path) -> None:
     assert "http" not in page.replace("http://www.w3.org", "")
     again = check(folder)
     assert again.exit_code == 0
-    assert json.loads((folder / "out" / "summary.json").read_text())["runs"]["reused"] == 10
+    assert json.loads((folder / "out" / "summary.json").read_text())["runs"]["reused"] == 14
 
 
 @pytest.mark.parametrize(

@@ -167,8 +167,19 @@ def test_samples_are_spread_over_waiting() -> None:
 def test_every_interval_is_near_a_sample(waits: list[float], step: float, at_least: int) -> None:
     values = np.array(waits)
     picked = choose_samples(values, np.ones((len(values), 1)), step, at_least)
-    assert 1 <= len(picked) <= max(at_least, 2 + int((np.log1p(values.max()) - np.log1p(values.min())) / step))
+    assert min(at_least, len(values)) <= len(picked)
+    assert len(picked) <= max(at_least, 2 + int((np.log1p(values.max()) - np.log1p(values.min())) / step))
     assert (np.diff(picked) > 0).all()
+    scale = np.log1p(values)
+    assert np.abs(scale[:, None] - scale[picked]).min(axis=1).max() <= step + 1e-9
+
+
+def test_levels_of_waiting_with_gaps_between_them_have_samples_each() -> None:
+    levels = np.array([0.5, 2, 5, 9, 14, 20, 26])
+    waits, shares = np.repeat(levels, 50), np.ones((350, 1))
+    assert sorted(waits[choose_samples(waits, shares, 0.2)]) == levels.tolist()
+    assert len(choose_samples(waits, shares, 0.2, at_least=30)) == 30
+    assert len(choose_samples(waits, shares, 0.2, at_least=1000)) == 350
 
 
 def test_ranges_of_waiting() -> None:

@@ -288,6 +288,19 @@ def test_fewer_phases_than_asked_for_are_told(traced: Path, tmp_path: Path) -> N
     assert "of --k" not in few.output
 
 
+def test_points_without_an_access_to_the_l2_cache_have_no_rate_of_it(tmp_path: Path) -> None:
+    source = tmp_path / "small.c"
+    source.write_text("int main(void) { for (volatile int i = 0; i < 50000; i++); return 0; }")
+    machine = Path(MACHINE).with_name("desktop.yaml")
+    options = ("--interval", "20k", "--k", "1", "--machine", machine)
+    result = measure(*options, "--out", tmp_path / "out", source)
+    assert result.exit_code == 0, result.output
+    page = (tmp_path / "out" / "phases.html").read_text()
+    row = re.search(r"<td[^>]*>L2 hits</td>(.*?)</tr>", page) or re.search(r"L2 hit.*?</t[hd]>(.*?)</tr>", page)
+    assert row is not None
+    assert ">-</td>" in row[1]
+
+
 def test_exactly_so_many_phases_are_cut_only_on_request(tmp_path: Path) -> None:
     source = tmp_path / "walk.c"  # the same code, in and out of the caches
     source.write_text("""
