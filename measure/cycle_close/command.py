@@ -360,7 +360,8 @@ def _print_sampled_again(console: Console, off: Sequence[float]) -> None:
     else:
         console.print(
             f"{len(off)} interval{' was' if len(off) == 1 else 's were'} simulated although there was an estimate: it "
-            f"was {100 * mean:.1f}% of CPI off on average.", style="dim",
+            f"was {100 * mean:.1f}% of CPI off on average. Intervals in which the program goes from phase to phase are "
+            "hardly among them.", style="dim",
         )  # fmt: skip
 
 
