@@ -46,8 +46,8 @@ def online_line_bits(config: MachineConfig) -> tuple[int, int]:
 def _line_bits(cache: CacheConfig, config: MachineConfig) -> int:
     below = config.l2.replacement if config.l2 is not None else None
     for_whom = [below] if cache.replacement == "lru" else [config.l1d.replacement, config.l1i.replacement, below]
-    is_one_without_stores = not config.l1d.write_allocate and (cache is config.l1d or config.l2 is not None)
-    return cache.line_bytes.bit_length() - 1 if "fifo" in for_whom or is_one_without_stores else 0
+    stores_pass_by = not config.l1d.write_allocate and (cache is config.l1d or below is not None)
+    return cache.line_bytes.bit_length() - 1 if "fifo" in for_whom or stores_pass_by else 0
 
 
 class OnlineCaches:
