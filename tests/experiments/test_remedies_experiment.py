@@ -21,6 +21,7 @@ from experiments.remedies.tables import (
     table_of_rules,
     table_of_times,
 )
+from measure.explanation import remedies
 
 C_PROGRAM = """
 static int twice(int x) { return 2 * x; }
@@ -138,7 +139,8 @@ def test_a_case_without_verdicts_on_its_sets_is_told_by_its_causes_only() -> Non
 
 @pytest.mark.slow
 def test_a_campaign_is_run_explained_and_judged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(experiment, "CONFIRMING_PAIRS", 6)
+    for module in (experiment, remedies):
+        monkeypatch.setattr(module, "CONFIRMING_PAIRS", 6)
     monkeypatch.setattr(experiment, "DEFAULT_PAIRS", 6)
     entry = examine("netsimplex", "desktop", tmp_path, 2, size="tiny")
     assert set(entry["variants"]) == {"tree", "prices"}
