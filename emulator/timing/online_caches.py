@@ -138,6 +138,11 @@ def _places(arrays: Arrays, cache: int) -> NDArray[np.int64]:
     return int(longs[cache + layout.M_BASE]) + np.arange(sets * ways).reshape(sets, ways)
 
 
+def lines_in(longs: NDArray[np.int64], words: NDArray[np.uint32], cache: int) -> NDArray[np.int64]:
+    """The numbers of the lines that ``cache`` holds, (sets, ways); of empty ways that of no line."""
+    return words[_places(Arrays(longs, words), cache)].astype(np.int64) >> 1
+
+
 def _next_ways(arrays: Arrays, cache: int) -> NDArray[np.int64]:
     """The way of each set that is filled next: the one filled longest ago, (sets,)."""
     return arrays.longs[layout.STAMPS + _places(arrays, cache)].argmin(axis=1).astype(np.int64)

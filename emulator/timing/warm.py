@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from emulator.timing import layout
 from emulator.timing.machine_config import MachineConfig
-from emulator.timing.online_caches import OnlineCaches
+from emulator.timing.online_caches import OnlineCaches, lines_in
 from emulator.timing.order_kernel import first_of_each, merge_by_age, youngest_first
 from emulator.timing.warm_kernel import LastAccesses, Scratch, gather_history, to_fills, warm_cache
 
@@ -49,7 +49,7 @@ def warm_caches(
     if config.l1d.write_policy != "write_back":
         l1d = l1d.without_writes()
     if online is not None and online.lends_data:  # the cache has the lines that came in: the order of use is left
-        held = l1d.of_lines(l1d_shift, _lines_in(longs, words, layout.L1D)).without_writes()
+        held = l1d.of_lines(l1d_shift, lines_in(longs, words, layout.L1D)).without_writes()
         _warm_one(longs, words, layout.L1D, held.addresses >> l1d_shift, held)
     elif online is None or not online.data:
         _warm_one(longs, words, layout.L1D, l1d.addresses >> l1d_shift, l1d.in_fills(fills, "l1d"))
@@ -71,12 +71,6 @@ def warm_caches(
         lines = physical_addresses(longs, words, both.addresses) >> l2_shift
         _warm_one(longs, words, layout.L2, lines, both.in_fills(fills, "l2"))
     longs[[layout.S_FETCH_LINE, layout.S_FETCH_PAGE, layout.S_DATA_PAGE]] = -1
-
-
-def _lines_in(longs: NDArray[np.int64], words: NDArray[np.uint32], cache: int) -> NDArray[np.int64]:
-    """The numbers of the lines that ``cache`` holds; of empty ways that of no line."""
-    first, ways = int(longs[cache + layout.M_BASE]), int(longs[cache + layout.M_WAYS])
-    return words[first : first + ways * (int(longs[cache + layout.M_SET_MASK]) + 1)].astype(np.int64) >> 1
 
 
 def _most_lines(config: MachineConfig) -> int:
