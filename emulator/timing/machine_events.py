@@ -114,6 +114,11 @@ def _events_of_instruction() -> NDArray[np.uint8]:
 _EVENTS_OF_INSTRUCTION = _events_of_instruction()
 
 
+def events_of_instruction(op_class: OpClass, access: int) -> NDArray[np.uint8]:
+    """Static events of one execution of an instruction of this class and access flags, (N_STATIC,)."""
+    return _EVENTS_OF_INSTRUCTION[op_class, access]
+
+
 def static_events(facts: BlockFacts, first_block: int, last_block: int) -> NDArray[np.uint8]:
     """Static event counts of blocks ``first_block:last_block``, ``(last_block - first_block, N_STATIC)``.
 

@@ -18,9 +18,10 @@ from measure.campaign.campaign_model import Campaign
 from measure.campaign.executor import Failure, Outcome, Workers, execute_plan
 from measure.campaign.explained import stored_sentences
 from measure.campaign.first_use import Preparation
+from measure.campaign.looks import load_history
 from measure.campaign.plan import Plan, make_plan
-from measure.campaign.plan_file import load_plan, save_plan
-from measure.campaign.plan_summary import continue_history, describe_plan
+from measure.campaign.plan_file import FILE_NAME, load_plan, save_plan
+from measure.campaign.plan_summary import SUMMARY_NAME, continue_history, describe_plan
 from measure.campaign.run_types import HOST, RunSpec
 from measure.campaign.store import Store
 from measure.campaign.terminal import print_result
@@ -43,6 +44,8 @@ from measure.verdict_files.verdict_table import table_of
 
 if TYPE_CHECKING:
     from distributed import Client
+
+_VERDICT_FILES = (SUMMARY_NAME, "verdicts.json", "pairs.csv", "pairs.parquet", "report.html")
 
 
 @dataclass(frozen=True)
@@ -139,6 +142,7 @@ def make_campaign(
                 truth = prepare(plan, document, directory, lambda text: console.print(text, style="dim"), target)
                 plan = truth.plan
             result = CampaignResult(plan, truth)
+            _remove_verdicts_of_another_design(plan, directory)
             save_plan(plan, directory)
             console.print(describe_plan(plan, store), style="dim", highlight=False)
             outcome = execute_plan(
@@ -146,6 +150,14 @@ def make_campaign(
             )
         first_use.wait()
         return _finish(result, outcome, directory, console, makers, can_explain=target == "emulated")
+
+
+def _remove_verdicts_of_another_design(plan: Plan, directory: Path) -> None:
+    """So that a campaign that is ended before its verdicts does not leave another's beside its plan."""
+    before = load_history(directory / FILE_NAME)
+    if before is not None and plan.history is not None and before.design != plan.history.design:
+        for name in _VERDICT_FILES:
+            (directory / name).unlink(missing_ok=True)
 
 
 def _one_worker(document: YamlDocument, workers: int | None, scheduler: str | Client | None) -> int:
@@ -233,7 +245,7 @@ def _finish(
     data = with_explanation(data, result.plan, outcome, explained or {})
     with Status(console, "drawing the report"):
         text = json.dumps(summary(data, outcome) | plain(data.ground_truth), indent=1, allow_nan=False)
-        write_text_atomically(directory / "summary.json", text)
+        write_text_atomically(directory / SUMMARY_NAME, text)
         write_pairs(data, directory)
         write_verdicts(data, directory)
         write_text_atomically(directory / "report.html", render(data, shown_path(str(directory))))

@@ -9,11 +9,12 @@ from pathlib import Path
 
 from measure.campaign.campaign_model import Campaign
 from measure.errors import MeasureError
+from measure.explanation.added_counts import change_by_added_counts
 from measure.explanation.compiler_decisions import compare_decisions
 from measure.explanation.counter_code import CounterCode, program_image
 from measure.explanation.explanation_types import BEST_FIRST, CAUSE, LEVEL, Explanation
 from measure.explanation.keep_inlining import kept_inlining
-from measure.explanation.mechanisms import find_mechanisms
+from measure.explanation.mechanisms import COMPILER, find_mechanisms
 from measure.explanation.metric_effects import MOST_SITES, MetricEffects
 from measure.explanation.outlook import Effort, efforts
 from measure.explanation.paired_runs import PLAIN, PairedRuns, ProgramChoice
@@ -89,6 +90,7 @@ def explain_variant(
     first = metrics.parts[0].name
     shares = [(part.name, metrics.share(part)) for part in metrics.parts]
     guilty = [name for name, share in shares if share.mean >= CAUSE and share.low > 0] or [first]
+    added = change_by_added_counts(few, choice, guilty, relations) if mechanisms.change.is_cause(COMPILER) else None
     begin_step(variant, "places")
     sites = effects.sites(first)
     plain, full = (Path(paired.build(one).elf_path) for one in (PLAIN, choice))
@@ -113,6 +115,7 @@ def explain_variant(
         sites=sites,
         mechanisms=mechanisms.change,
         cuts=mechanisms.cuts,
+        added_counts=added,
         decisions=decisions,
         remedies=tried.remedies,
         refused=tried.refused,

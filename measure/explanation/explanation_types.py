@@ -76,6 +76,11 @@ class Change:
         """`share` for changes of z that are no part, (n_pairs, n_relations)."""
         return estimate(np.nansum(values * direction(self.whole), axis=1))
 
+    def is_cause(self, name: str) -> bool:
+        """Whether the part called ``name`` is shown to make a share of at least `CAUSE`."""
+        shares = [self.share(part) for part in self.parts if part.name == name]
+        return any(one.mean >= CAUSE and not one.low <= 0 for one in shares)
+
     def first_is_clear(self, level: float) -> bool:
         """Whether the first part's share is larger than the second's, by the interval of ``level`` of their difference
         in the same pairs of runs."""
@@ -191,6 +196,7 @@ class Explanation:
     ``baseline_z``, ``run_z``: (n_pairs, n_relations), of the paired runs;
     ``metrics``: parts by software metric; ``effects``: of each metric left out and alone; ``sites``: of the first
     metric; ``mechanisms``: parts by mechanism; ``cuts``: see `measure.explanation.mechanisms.Mechanisms`;
+    ``added_counts``: see `measure.explanation.added_counts`, None where no decisions of the compiler are a cause;
     ``decisions``: of the compiler; ``remedies``: the best first;
     ``refused``: remedies that could not be tried, and why; ``counter_lines``: lines with counters' instructions, with
     the executions of these in a run; ``own_instructions_percent``: instructions of the instrumented program without its
@@ -209,6 +215,7 @@ class Explanation:
     sites: tuple[SiteEffect, ...]
     mechanisms: Change
     cuts: NDArray[np.float64] | None
+    added_counts: NDArray[np.float64] | None
     decisions: tuple[Decision, ...]
     remedies: tuple[Remedy, ...]
     refused: tuple[str, ...]

@@ -5,8 +5,9 @@ count, or not. Their loads and stores go through caches and TLBs, or not. Code a
 program has them, or where the plain one has. With sampling by signals, the sampler runs in the program, or not. The
 combinations of one order of switching them on and its reverse are run; if a mechanism is shown to add otherwise in one
 than in the other, all are, and the parts are Shapley values: no order of the interventions is preferred. With all of
-them off, what differs from the plain program is what the compiler made otherwise. Parts add up to the whole change in
-every pair of runs.
+them off, what differs from the plain program is what the compiler made otherwise, which cannot be switched off: it is
+the first in every order, and the others' parts are what they add beside it. Parts add up to the whole change in every
+pair of runs.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _ABOUT = {
     EXECUTED: "the counters' instructions take cycles and count as events",
     ACCESSES: "the counters' loads and stores go through caches and TLBs",
     LAYOUT: "code and data lie at other addresses than in the plain program",
-    COMPILER: "the compiler made the rest of the program otherwise",
+    COMPILER: "the compiler made the rest of the program otherwise; the first in every order, for it is always there",
     SAMPLER: "the sampler runs in the program, and reads counters that the plain program lacks",
 }
 CUT_PAIRS = 3  # in which records are also cut by the program's progress

@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from measure.explanation.explanation_types import CAUSE, Change, Estimate, Explanation, Remedy
+from measure.explanation.mechanisms import ACCESSES, EXECUTED
+from measure.explanation.orders import INTERACTION
 from measure.perturbation.wording import in_words, p_text
 
 SCHEMA = "perturbation-explanation-1"
@@ -46,7 +49,8 @@ def _variant(one: Explanation) -> dict[str, Any]:
         ],
         "metrics": _shares(one.metrics),
         "mechanisms": _shares(one.mechanisms),
-        "goes_with_cuts_by_progress": None if one.cuts is None else _interval(one.mechanisms.share_of(one.cuts)),
+        "made_by_added_counts": _interval_of(one, one.added_counts),
+        "goes_with_cuts_by_progress": _interval_of(one, one.cuts),
         "sites": [{"metric": s.metric, "place": s.place, "change_of_z": _means(s.values)} for s in one.sites],
         "interactions": [*one.metrics.interactions, *one.mechanisms.interactions],
         "compiler_decisions": [vars(decision) for decision in one.decisions],
@@ -55,6 +59,11 @@ def _variant(one: Explanation) -> dict[str, Any]:
         "refused": list(one.refused),
         "sentences": sentences(one),
     }
+
+
+def _interval_of(one: Explanation, values: NDArray[np.float64] | None) -> list[float | None] | None:
+    """The share of the change that ``values`` make, which are no part of it; None if they were not measured."""
+    return None if values is None else _interval(one.mechanisms.share_of(values))
 
 
 def _shares(change: Change) -> dict[str, Any]:
@@ -128,6 +137,20 @@ def _grounds(remedy: Remedy) -> str:
     )
 
 
+def _without_the_compiler(one: Explanation) -> list[str]:
+    """A sentence on what counters' instructions would change beside nothing, where that is more than their part."""
+    if one.added_counts is None:
+        return []
+    alone = one.mechanisms.share_of(one.added_counts)
+    part = sum(one.mechanisms.share(part).mean for part in one.mechanisms.parts if part.name in (EXECUTED, ACCESSES))
+    if not (alone.low > 0 and alone.mean >= part + INTERACTION):
+        return []
+    return [
+        f"Without these decisions {share_text(alone)} of the change is there, too: so much come the plain program's "
+        "records to, by arithmetic, with the instructions, loads and stores of the counters added."
+    ]
+
+
 def sentences(one: Explanation) -> list[str]:
     """The explanation in sentences, the most important first."""
     found = []
@@ -138,10 +161,12 @@ def sentences(one: Explanation) -> list[str]:
         if len(one.sites) > 1:
             site += f" ({100 * one.metrics.share_of(one.sites[0].values).mean:.0f}% alone)"
     found.append(f"{share_text(one.metrics.share(metric))} of the change comes from {metric.name}{site}.")
-    for part in one.mechanisms.parts:
-        share = one.mechanisms.share(part)
-        if share.mean >= CAUSE and not share.low <= 0:
-            found.append(f"{share_text(share)} of it by {part.name}: {part.about}.")
+    found += [
+        f"{share_text(one.mechanisms.share(part))} of it by {part.name}: {part.about}."
+        for part in one.mechanisms.parts
+        if one.mechanisms.is_cause(part.name)
+    ]
+    found += _without_the_compiler(one)
     if one.cuts is not None:
         moved = one.mechanisms.share_of(one.cuts)
         if moved.mean >= CAUSE and moved.low > 0:

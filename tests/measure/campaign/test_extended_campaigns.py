@@ -12,6 +12,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from emulator.timing.machine_file import load_machine, machine_text, parse_machine
+from measure.campaign import run_command
 from measure.campaign.campaign_file import load_campaign
 from measure.cli import main
 from measure.errors import CampaignError
@@ -72,6 +73,35 @@ def test_results_stand_alone_with_the_merged_campaign(folder: Path) -> None:
     again = measure("report", "out")
     assert again.exit_code == 0, again.output
     assert json.loads((folder / "out/summary.json").read_text())["campaign"] == "mine"
+
+
+@pytest.mark.slow
+def test_a_campaign_that_ends_before_its_verdicts_leaves_no_other_ones(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The verdicts of the campaign that had the directory before lay beside the new plan."""
+    verdicts = {"summary.json", "verdicts.json", "pairs.csv", "pairs.parquet", "report.html"}
+    options = "--out", "out", "--target", "fake"
+    assert measure("run", "mine.yaml", *options).exit_code == 0
+
+    def files() -> set[str]:
+        return {path.name for path in (folder / "out").iterdir()}
+
+    assert verdicts < files()
+
+    def ended(*_: object, **__: object) -> None:
+        raise CampaignError("ended")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(run_command, "execute_plan", ended)
+        assert measure("run", "mine.yaml", *options).exit_code == 2
+        assert verdicts < files()  # these are of the same runs
+        assert measure("run", "mine.yaml", *options, "--set", "seed=7").exit_code == 2
+        assert not verdicts & files()
+    assert measure("run", "mine.yaml", *options, "--set", "seed=7").exit_code == 0
+    plan = json.loads((folder / "out/plan.json").read_text())
+    assert (plan["campaign"]["seed"], plan["history"]["replaced"]) == (7, 1)
+    assert verdicts < files()
 
 
 def test_errors_name_the_file_that_set_the_value(folder: Path) -> None:

@@ -21,7 +21,7 @@ def explanation() -> Explanation:
     judged = inner_perturbation(runs[:6], runs[6:], seed=1)
     return Explanation(
         campaign="made up", variant="heavy", relations=(("loads", "branches"), ("loads", "loads")),
-        verdict="perturbed", where="within a run and across runs", cuts=0.5 * whole,
+        verdict="perturbed", where="within a run and across runs", cuts=0.5 * whole, added_counts=None,
         baseline_z=np.zeros((5, 2)), run_z=whole, metrics=ordered(whole, parts, ["few interacts"]),
         effects=(MetricEffect("few", 0.25 * whole, 0.25 * whole), MetricEffect("many", 0.75 * whole, 0.75 * whole)),
         sites=(SiteEffect("many", "/somewhere/a.c:7", 0.75 * whole),), mechanisms=ordered(whole, mechanisms),

@@ -44,6 +44,15 @@ def test_sentences_name_metric_line_mechanism_decision_and_remedy() -> None:
         assert wanted in text
 
 
+def test_what_counters_would_change_without_the_compiler_is_said_where_it_is_more_than_their_part() -> None:
+    one = explanation()
+    alone = replace(one, added_counts=0.95 * one.mechanisms.whole)
+    (said,) = set(sentences(alone)) - set(sentences(one))
+    assert said.startswith("Without these decisions 95% (93 to 97) of the change is there, too")
+    assert as_json([alone], {}, "")["variants"]["heavy"]["made_by_added_counts"][0] == pytest.approx(0.95)
+    assert sentences(replace(one, added_counts=0.8 * one.mechanisms.whole)) == sentences(one)
+
+
 def test_a_remedy_that_further_runs_do_not_confirm_is_no_remedy() -> None:
     one = explanation()
     best = replace(one.remedies[0], confirming_pairs=0)

@@ -8,13 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from emulator.timing.machine_events import FIRST_STATIC, N_STATIC, Event
 from instrumenter.building.program_build import build_program
 from instrumenter.spec.software_metrics import MetricSpec
 from measure.alignment.setting import DEFAULT_ALIGNMENT
 from measure.campaign.campaign_model import Program
+from measure.campaign.run_types import Run, RunSpec, Trace
+from measure.explanation.added_counts import change_by_added_counts, with_counts
 from measure.explanation.compiler_decisions import compare_decisions
 from measure.explanation.keep_inlining import kept_inlining
-from measure.explanation.mechanisms import ACCESSES, EXECUTED, SAMPLER, Mechanisms, find_mechanisms
+from measure.explanation.mechanisms import ACCESSES, COMPILER, EXECUTED, SAMPLER, Mechanisms, find_mechanisms
 from measure.explanation.paired_runs import PLAIN, PairedRuns, ProgramChoice
 from measure.explanation.relations import Relations
 from tests.measure.explanation.conftest import Planted
@@ -76,6 +79,37 @@ __attribute__((noinline)) static unsigned second(unsigned n, unsigned kind) {
 """
 )
 
+# A loop that keeps its global in a register in the plain program, and beside a counter stores it at each turn.
+STORES = """
+#include <stdio.h>
+#include <stdlib.h>
+static unsigned hot[2048];
+static unsigned long seed = 88172645463325252ul;
+static unsigned long draw(void) { seed ^= seed << 13; seed ^= seed >> 7; seed ^= seed << 17; return seed; }
+__attribute__((noinline)) static unsigned sweep(unsigned s) {
+    for (int i = 0; i < 2048; i += 16) s += hot[i];
+    return s;
+}
+__attribute__((noinline)) static unsigned mixed(unsigned s, unsigned n) {
+    for (unsigned i = 0; i < n; i++) { if (draw() & 1) s += i; else s ^= i; }
+    return s;
+}
+__attribute__((noinline)) static unsigned fill(unsigned s, unsigned n) {
+    for (unsigned i = 0; i < n; i++) hot[i] = s + i;
+    return s;
+}
+int main(void) {
+    unsigned s = 0;
+    for (int turn = 0; turn < 400; turn++) {
+        unsigned a = 1 + draw() % 12, b = draw() % 400, c = draw() % 300;
+        for (unsigned k = 0; k < a; k++) s = sweep(s);
+        s = fill(mixed(s, b), c);
+    }
+    printf("%u\\n", s);
+    return 0;
+}
+"""
+
 CHESS = Path(__file__).parents[3] / "experiments" / "workloads" / "chess.c"
 
 
@@ -110,6 +144,44 @@ def test_a_counter_that_evicts_a_hot_set(planted: Planted) -> None:
     paired = planted(EVICTS, {"pulses": {"event": "entry", "function": "pulse"}}, small, every="20000 cycles")
     found = explained(paired, ("pulses",))
     assert found.change.parts[0].name == ACCESSES, shares(found)
+
+
+@pytest.mark.slow
+def test_what_saturates_is_not_the_compilers_alone(planted: Planted) -> None:
+    """A counter's store and one that the compiler adds make the same change; the second got all of it, and nothing said
+    that the first would make it, too."""
+    paired = planted(
+        STORES, {"mixes": {"event": "loop", "function": "mixed"}},
+        hardware_metrics=["PAPI_TOT_INS", "PAPI_SR_INS", "PAPI_BR_CN"],
+    )  # fmt: skip
+    choice, relations = ProgramChoice(("mixes",)), Relations(
+        [("PAPI_TOT_INS", "PAPI_SR_INS"), ("PAPI_SR_INS", "PAPI_BR_CN")], paired.hardware, DEFAULT_ALIGNMENT
+    )  # fmt: skip
+    found = find_mechanisms(paired, choice, relations, with_cuts=False)
+    added = change_by_added_counts(paired, choice, ("mixes",), relations)
+    assert added is not None
+    without = found.change.share_of(added).mean
+    assert found.change.is_cause(COMPILER)
+    assert without > shares(found)[EXECUTED] + 0.2
+    assert without > 0.5
+
+
+def test_events_of_counters_are_added_to_the_records_that_have_them() -> None:
+    cycles = np.arange(0, 400, 100)
+    hardware = ("PAPI_TOT_INS", "PAPI_SR_INS", "PAPI_L1_DCM", "PAPI_LST_INS")
+    values = np.array([[50, 9, 1, 20, 2], [60, 7, 2, 30, 0], [70, 5, 3, 40, 6]])
+    trace = Trace(cycles, cycles, values, (*hardware, "turns"))
+    executed = np.zeros(N_STATIC, np.int64)
+    for event, count in ((Event.INSTRUCTIONS, 24), (Event.STORES, 8), (Event.LOADS, 8), (Event.L1D_ACCESSES, 16)):
+        executed[event - FIRST_STATIC] = count
+    spec = RunSpec(
+        variant="turning", replicate=0, seed=1, build_key="k", binary="b", arguments=(), stdin=None, files=(),
+        machine="m", machine_name="m", hardware_metrics=hardware, counters=(), sampling_mode="ideal", interval=100,
+        interval_unit="cycles",
+    )  # fmt: skip
+    run = Run(spec, trace, 0, 0, 0.0, "")
+    added = with_counts(run, {"turns": executed}, hardware).trace
+    assert added.values.tolist() == [[56, 11, 1, 24, 2], [60, 7, 2, 30, 0], [88, 11, 3, 52, 6]]
 
 
 @pytest.mark.slow
