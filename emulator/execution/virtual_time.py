@@ -8,8 +8,11 @@ from typing import Protocol
 from emulator.events import Consumer
 
 # A moment is approached in ever smaller steps, as the cycles that instructions will take are unknown: the first goes a
-# third of the way, the last ones four fifths. So a phase may begin whose instructions take three times as long.
+# third of the way, the last ones four fifths. So a phase may begin whose instructions take three times as long. If some
+# of late took longer than that, none of the steps would lead beyond the moment by more than `_ALLOWED` of the whole way
+# if they did again; of late: half of that is forgotten after `_KEPT` such ways.
 _FIRST_PART, _LAST_PART = 0.3, 0.8
+_ALLOWED, _KEPT = 0.02, 32
 _MIN_CYCLES_EACH = 0.25
 _RECENT_INSTRUCTIONS = 1000  # from which the recent cycles of an instruction are known
 _COLD_CYCLES_EACH = 20.0  # of an instruction before that, while caches are empty
@@ -36,7 +39,7 @@ class VirtualTime:
         self._core_hides = hasattr(core, "timed_instructions")
         self._target_cycles, self._whole_way = -1, 1  # of the steps to one moment
         self._recent_begin = 0, 0  # instructions and cycles
-        self._recent_cycles_each = 0.0
+        self._recent_cycles_each = self._most_cycles_each = 0.0
 
     @property
     def cycles(self) -> int:
@@ -72,7 +75,9 @@ class VirtualTime:
         if target_cycles != self._target_cycles or left > self._whole_way:
             self._target_cycles, self._whole_way = target_cycles, max(1, left)
         part = _LAST_PART - (_LAST_PART - _FIRST_PART) * left / self._whole_way
-        return max(1, int(part * left / self._cycles_each(cycles)))
+        expected = part * left / self._cycles_each(cycles)
+        safe = (left + _ALLOWED * self._whole_way) / max(self._most_cycles_each, _MIN_CYCLES_EACH)
+        return max(1, int(min(expected, safe)))
 
     def _cycles_each(self, cycles: int) -> float:
         """Cycles that the next instructions are expected to take each: as many as the last ones, whose number changes
@@ -83,6 +88,8 @@ class VirtualTime:
         begin, begin_cycles = self._recent_begin
         if timed - begin >= _RECENT_INSTRUCTIONS:
             self._recent_cycles_each = (cycles - begin_cycles) / (timed - begin)
+            kept = 0.5 ** ((cycles - begin_cycles) / (_KEPT * self._whole_way))
+            self._most_cycles_each = max(self._recent_cycles_each, kept * self._most_cycles_each)
         if timed < begin or timed - begin >= _RECENT_INSTRUCTIONS:  # less: the machine went back to an earlier state
             self._recent_begin = timed, cycles
         return max(self._recent_cycles_each, _OF_MEAN * cycles / timed, _MIN_CYCLES_EACH)

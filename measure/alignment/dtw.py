@@ -160,7 +160,6 @@ def warp(alignment: Alignment, other_values: ArrayLike) -> NDArray[np.float64]:
 def warp_counts(alignment: Alignment, other_values: ArrayLike) -> NDArray[np.float64]:
     """``other_values`` ``(m, c)`` on the reference's records, ``(n, c)``, totals conserved.
 
-    A record that is matched to several reference records is shared out among them in equal parts, and each
     A record that is matched to several reference records is divided among them in equal parts, and each
     reference record gets the sum of its parts. For counts per interval. Raises AlignmentError when ``m``
     does not fit.

@@ -189,11 +189,24 @@ def _paths(
     if single:
         paths = alignment.held_out(first.channels, second.channels, single, widen=widen)
         found = dict(zip(single, paths, strict=True))
+    by_kept: dict[tuple[int, ...], NDArray[np.int64]] = {}  # metrics that are alike leave one another out
     for metric in range(n_metrics):
         left_out = how.duplicates[metric]
-        kept = [other for other in range(n_metrics) if other != metric and other not in left_out]
+        kept = tuple(other for other in range(n_metrics) if other != metric and other not in left_out)
         if left_out and kept:
-            # One channel more, of zeros in both traces, is the one to leave out.
-            both = [np.vstack([run.channels[kept], np.zeros_like(run.channels[:1])]) for run in (first, second)]
-            found[metric] = alignment.held_out(both[0], both[1], [len(kept)], widen=widen)[0]
+            if kept not in by_kept:
+                by_kept[kept] = _path_on(kept, first, second, alignment, widen)
+            found[metric] = by_kept[kept]
     return found
+
+
+def _path_on(
+    kept: tuple[int, ...], first: PreparedRun, second: PreparedRun, alignment: AlignmentSetting, widen: bool
+) -> NDArray[np.int64]:
+    """The alignment on the metrics ``kept``."""
+    channels = [np.ascontiguousarray(run.channels[list(kept)]) for run in (first, second)]
+    if widen:
+        return alignment.align(channels[0], channels[1]).path
+    # One channel more, of zeros in both traces, is the one to leave out.
+    both = [np.vstack([one, np.zeros_like(one[:1])]) for one in channels]
+    return alignment.held_out(both[0], both[1], [len(kept)], widen=False)[0]

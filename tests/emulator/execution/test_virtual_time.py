@@ -56,6 +56,7 @@ def test_steps_aim_short_of_a_moment_that_is_known_only_about() -> None:
     core.seen, time.instructions = 2000, 1000
     assert time.instructions_until(2000 + 1400) == 210  # 2 cycles each
     assert time.instructions_until(2000) == 1
+    time = VirtualTime(core, 1_000_000_000, core.catch_up)
     core.seen, time.instructions = 200, 200_000  # cheaper than one believes of any that follow
     assert time.instructions_until(200 + 250) == 300
 
@@ -89,6 +90,22 @@ def test_steps_follow_the_recent_cycles_of_an_instruction() -> None:
     time.instructions -= 100_000  # the machine went back
     core.seen -= 100_000
     assert time.instructions_until(core.seen + 30_000) == 900
+
+
+def test_no_step_leads_far_beyond_the_moment_where_slow_instructions_come_back() -> None:
+    """Records of a program that alternates instructions of 1 and of 20 cycles: half of them were off by a tenth."""
+    core = Core()
+    time = VirtualTime(core, 1_000_000_000, core.catch_up)
+    every, slow, fast = 50_000, 5_000, 45_000  # cycles; instructions of each kind in turn
+    ends, target = [], 0
+    while time.instructions < 5_000_000:
+        target = max(target + every, core.seen + 1)
+        while time.nanoseconds() < target:
+            for _ in range(time.instructions_until(target)):
+                core.seen += 20 if time.instructions % (slow + fast) < slow else 1
+                time.instructions += 1
+        ends.append(core.seen)
+    assert np.abs(np.diff(ends[5:]) / every - 1).max() < 0.1
 
 
 def test_steps_come_to_the_moment() -> None:

@@ -107,6 +107,22 @@ def test_near_duplicates_are_left_out_of_the_alignment() -> None:
     assert outer_z(doubled[0], doubled[1], "abcd", held_out=True)[0] > plain[0]  # alignment on the copy flatters
 
 
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10_000))
+def test_metrics_that_are_alike_share_an_alignment_and_get_what_each_would_by_itself(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    runs = [prepare(rng.normal(size=(n, 6)), "abcdef", "x") for n in (70, 80)]
+    duplicates: tuple[tuple[int, ...], ...] = ((1, 2), (0, 2), (0, 1), (), (5,), (4,))
+    shared = similarity(runs[0], runs[1], Comparison(True, DEFAULT_ALIGNMENT, duplicates))
+    for metric, alike in enumerate(duplicates):
+        one = tuple(alike if n == metric else () for n in range(6))
+        assert similarity(runs[0], runs[1], Comparison(True, DEFAULT_ALIGNMENT, one))[metric] == shared[metric]
+        kept = [n for n in range(6) if n != metric and n not in alike]
+        left_out = [run.values[[*kept, metric]].T for run in runs]
+        naive = outer_z(left_out[0], left_out[1], "abcdef"[: len(kept) + 1], held_out=True)
+        assert naive[-1] == shared[metric]
+
+
 def test_a_run_backwards_has_the_same_values_in_reverse() -> None:
     program = synthetic_program(9, n_records=30, n_metrics=2)
     table = program.run(np.random.default_rng(7))
