@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from measure.alignment.setting import DEFAULT_ALIGNMENT
 from measure.perturbation.assay import MOST_PAIRS, assay, not_assessable
 from measure.perturbation.perturbation import outer_perturbation, outer_z
-from measure.perturbation.similarity import Comparison, backwards, near_duplicates, prepare, similarity
+from measure.perturbation.similarity import Comparison, alignment_paths, backwards, near_duplicates, prepare, similarity
 from measure.stats.synthetic import synthetic_program
 
 Table = NDArray[np.float64]
@@ -109,18 +109,20 @@ def test_near_duplicates_are_left_out_of_the_alignment() -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10_000))
-def test_metrics_that_are_alike_share_an_alignment_and_get_what_each_would_by_itself(seed: int) -> None:
+def test_metrics_that_are_alike_share_an_alignment_and_get_that_of_each_by_itself(seed: int) -> None:
     rng = np.random.default_rng(seed)
     runs = [prepare(rng.normal(size=(n, 6)), "abcdef", "x") for n in (70, 80)]
     duplicates: tuple[tuple[int, ...], ...] = ((1, 2), (0, 2), (0, 1), (), (5,), (4,))
-    shared = similarity(runs[0], runs[1], Comparison(True, DEFAULT_ALIGNMENT, duplicates))
+    first, second = sorted(runs, key=lambda run: run.digest)
+    found = alignment_paths(first.values.T, second.values.T, "abcdef", held_out=True, duplicates=duplicates)
+    shared = similarity(first, second, Comparison(True, DEFAULT_ALIGNMENT, duplicates))
     for metric, alike in enumerate(duplicates):
-        one = tuple(alike if n == metric else () for n in range(6))
-        assert similarity(runs[0], runs[1], Comparison(True, DEFAULT_ALIGNMENT, one))[metric] == shared[metric]
         kept = [n for n in range(6) if n != metric and n not in alike]
-        left_out = [run.values[[*kept, metric]].T for run in runs]
-        naive = outer_z(left_out[0], left_out[1], "abcdef"[: len(kept) + 1], held_out=True)
-        assert naive[-1] == shared[metric]
+        channels = [run.channels[[*kept, metric]] for run in (first, second)]
+        (path,) = DEFAULT_ALIGNMENT.held_out(channels[0], channels[1], [len(kept)])
+        np.testing.assert_array_equal(found[metric], path)
+        one = tuple(alike if n == metric else () for n in range(6))
+        assert similarity(first, second, Comparison(True, DEFAULT_ALIGNMENT, one))[metric] == shared[metric]
 
 
 def test_a_run_backwards_has_the_same_values_in_reverse() -> None:
