@@ -10,7 +10,7 @@ from measure.foreign.likwid import HEADER, read_likwid
 from measure.foreign.papi import read_papi
 from measure.foreign.perf import looks_like_perf_csv, read_perf_csv, read_perf_json
 from measure.foreign.table import read_csv, read_parquet
-from measure.foreign.trace import ForeignTrace, TraceFileError
+from measure.foreign.trace import ForeignTrace, TraceFileError, encoding_of
 
 READERS: dict[str, Callable[[Path], ForeignTrace]] = {
     "csv": read_csv,
@@ -40,7 +40,7 @@ def format_of(path: Path) -> str:
         raise TraceFileError(f"{path} cannot be read: {error.strerror}") from None
     if head[:4] == b"PAR1":
         return "parquet"
-    lines = head.decode("utf-8-sig", errors="replace").splitlines()
+    lines = head.decode(encoding_of(head), errors="replace").splitlines()
     if any(HEADER.match(line) for line in lines):
         return "likwid"
     first = next((line for line in lines if line.strip() and not line.lstrip().startswith("#")), "")

@@ -5,10 +5,12 @@ The readers of the formats make it, the comparison uses it.
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import quote
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,16 +63,33 @@ class ForeignTrace:
         return self.values[:, [self.metrics.index(metric) for metric in metrics]]
 
 
+def encoding_of(head: bytes) -> str:
+    """The encoding of a text by its first bytes: UTF-16 or UTF-32 with a byte order mark, otherwise UTF-8."""
+    if head.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        return "utf-32"
+    return "utf-16" if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
+
+
 def read_text(path: Path) -> str:
-    """The file as text. Raises `TraceFileError` when it cannot be read or is not text."""
+    """The file as text, which may be UTF-16 as Windows writes it. Raises `TraceFileError` when it cannot be read or is
+    not text."""
     try:
-        return path.read_text(encoding="utf-8-sig")
+        content = path.read_bytes()
+        text = content.decode(encoding_of(content))
     except OSError as error:
         raise TraceFileError(f"{path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise TraceFileError(
-            f"{path} is neither text (byte {error.start} is no UTF-8) nor Parquet: expected a trace of a known format"
+            f"{path} is neither text (byte {error.start} is no {error.encoding.upper()}) nor Parquet: expected a trace "
+            "of a known format; if it is text in another encoding, convert it: "
+            f"`iconv -f WINDOWS-1252 -t UTF-8 {quote(str(path))} > converted`"
         ) from None
+    if "\0" in text:
+        raise TraceFileError(
+            f"{path}:{text.count(chr(10), 0, text.index(chr(0))) + 1}: got a NUL byte, expected text: if it is UTF-16 "
+            f"without a byte order mark, convert it: `iconv -f UTF-16LE -t UTF-8 {quote(str(path))} > converted`"
+        )
+    return text
 
 
 def is_measured(text: str) -> bool:
