@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from measure.foreign.trace import (
+    HAS_DECIMAL_COMMA,
     NOT_A_COUNT,
     ForeignTrace,
     TraceFileError,
@@ -32,6 +33,9 @@ _TIME = re.compile(r"^\s*\d+\.\d{6,}$")
 _RUN_TIME = re.compile(r"^\d+$")
 _NO_NUMBER = re.compile(r":\s*-?(nan|inf)\b")  # perf writes C's nan for a derived metric without a value
 _PERCENT = re.compile(r"^\d{1,3}\.\d\d$")
+_PERCENT_WITH_COMMA = re.compile(r"(?P<separator>[^\w.])\d+(?P=separator)\d{1,3},\d\d((?P=separator)|$)")
+_TIME_WITH_COMMA = re.compile(r"^\s*\d+,\d{6,}(?P<separator>[^\w.]).*[A-Za-z]")
+_JSON_NUMBER_WITH_COMMA = re.compile(r":\s*-?\d+,\d+\s*[,}]")
 
 
 @dataclass
@@ -48,6 +52,8 @@ class _Counts:
 
     def add(self, line: int, time: float, event: str, text: str, unit: str, percent: float) -> None:
         """Add a count of ``event``; ``percent``: of the time that it was counted. Raises `TraceFileError`."""
+        if HAS_DECIMAL_COMMA.fullmatch(text.strip()):
+            raise _decimal_commas(self.path, line, text)
         value = number(text, self.path, line, f"count of {event}")
         if self.times and time < next(reversed(self.times)):
             raise TraceFileError(
@@ -90,9 +96,18 @@ class _Counts:
         )  # fmt: skip
 
 
+def _decimal_commas(path: Path, line: int, text: str) -> TraceFileError:
+    return TraceFileError(
+        f"{path}:{line}: got {text.strip()[:80]!r}, with decimal commas, expected decimal points: perf writes numbers "
+        "by the locale; record again with `LC_ALL=C perf stat ...`"
+    )
+
+
 def looks_like_perf_csv(line: str) -> str | None:
-    """The separator if ``line`` is a line of `perf stat -I -x`, otherwise None."""
+    """The separator if ``line`` is a line of `perf stat -I -x`, of any locale, otherwise None."""
     found = re.match(r"^\s*\d+\.\d{6,}(?P<separator>\D)", line)
+    if found is None and _PERCENT_WITH_COMMA.search(line):
+        found = _TIME_WITH_COMMA.match(line)
     if found is None or found["separator"] == " ":
         return None
     separator = found["separator"]
@@ -112,6 +127,8 @@ def read_perf_csv(path: Path) -> ForeignTrace:
                 f"{path}:{at}: got {line.strip()[:60]!r}, expected a time stamp first, as of `perf stat -I MS -x SEP`"
             )
         fields = _joined(line.split(separator), separator)
+        if _TIME_WITH_COMMA.match(line):
+            raise _decimal_commas(path, at, line)
         if not _TIME.match(fields[0]):
             raise TraceFileError(f"{path}:{at}: got {fields[0].strip()!r}, expected a time in seconds")
         _add_line(read, at, float(fields[0]), [text.strip() for text in fields[1:]], separator)
@@ -138,6 +155,8 @@ def _add_line(read: _Counts, at: int, time: float, fields: list[str], separator:
     if end is None:
         if not any(fields[:4]):
             return  # a further derived metric of the event above: all earlier fields are empty
+        if _PERCENT_WITH_COMMA.search(separator.join(fields)):
+            raise _decimal_commas(read.path, at, separator.join(fields))
         raise TraceFileError(
             f"{read.path}:{at}: got {separator.join(fields)[:80]!r}, expected count, unit, event, run time and "
             "percentage of time counted; is the line whole?"
@@ -169,6 +188,8 @@ def read_perf_json(path: Path) -> ForeignTrace:
         try:
             row = json.loads(_NO_NUMBER.sub(": null", line))
         except json.JSONDecodeError as error:
+            if _JSON_NUMBER_WITH_COMMA.search(line):
+                raise _decimal_commas(path, at, line) from None
             raise TraceFileError(
                 f"{path}:{at}: got {line.strip()[:60]!r}, expected one JSON object ({error.msg}); is the line whole?"
             ) from None

@@ -22,6 +22,9 @@ NOT_A_COUNT = ("<not counted>", "<not supported>")
 
 _MISSING = ("", "nan", "-", "null", "none", "na", "n/a", *NOT_A_COUNT)
 
+HAS_DECIMAL_COMMA = re.compile(r"[-+]?\d+(,\d+)+(\.\d+)?(e[-+]?\d+)?", re.IGNORECASE)
+"""A number as some locales write it, with a decimal comma, or with commas between thousands."""
+
 _WHOLE = 0.9
 """A last interval shorter than this fraction of the usual length is not whole."""
 
@@ -109,6 +112,12 @@ def number(text: str, path: Path, line: int, what: str) -> float:
         value = float(stripped)
     except ValueError:
         value = float("inf")
+    if HAS_DECIMAL_COMMA.fullmatch(stripped):
+        raise TraceFileError(
+            f"{path}:{line}: {what}: got {stripped!r}, expected a number with a decimal point, without separators of "
+            "thousands: export the table so; where fields are separated by semicolons or tabs and commas are decimal "
+            f"commas, `tr , . < {quote(str(path))} > converted` does it"
+        )
     if np.isinf(value):
         raise TraceFileError(f"{path}:{line}: {what}: got {stripped!r}, expected a number")
     return value

@@ -44,3 +44,40 @@ def test_text_in_another_encoding_says_how_to_convert_it(tmp_path: Path) -> None
         "another encoding, convert it: `iconv -f WINDOWS-1252 -t UTF-8 bad > converted`"
     )
     assert "is no UTF-16-LE) nor Parquet" in refused(tmp_path, CSV.encode("utf-16")[:-1])
+
+
+PERF_LINE = "     0.020407977;5.98;msec;task-clock;5980483;100.00;0.299;CPUs utilized\n"
+PERF_OBJECT = (
+    '{"interval" : 0.020407977, "counter-value" : "5.980000", "unit" : "msec", "event" : "task-clock", '
+    '"event-runtime" : 5980483, "pcnt-running" : 100.00, "metric-value" : 0.29, "metric-unit" : "CPUs utilized"}\n'
+)
+
+
+@pytest.mark.parametrize("separator", [";", ",", "|", "\t"])
+@pytest.mark.parametrize("time", ["0.020407977", "0,020407977"])
+def test_perf_with_decimal_commas_is_to_be_recorded_in_the_locale_c(tmp_path: Path, separator: str, time: str) -> None:
+    """perf writes the time with a point in every locale, and the rest by the locale."""
+    line = PERF_LINE.replace(".", ",").replace("0,020407977", time).replace(";", separator)
+    for first in ("", "# started on Sat Nov 21 12:23:11 2026\n\n"):
+        message = refused(tmp_path, first + line)
+        assert message.startswith(f"bad:{1 + first.count(chr(10))}: got ")
+        assert message.endswith(
+            ", with decimal commas, expected decimal points: perf writes numbers by the locale; record again with "
+            "`LC_ALL=C perf stat ...`"
+        )
+
+
+def test_perf_json_with_decimal_commas_is_to_be_recorded_in_the_locale_c(tmp_path: Path) -> None:
+    for text in (PERF_OBJECT.replace("100.00", "100,00"), PERF_OBJECT.replace("5.980000", "5,980000")):
+        assert "with decimal commas, expected decimal points" in refused(tmp_path, text)
+    assert "is the line whole?" in refused(tmp_path, PERF_OBJECT + PERF_OBJECT[:40])
+    assert "is the line whole?" in refused(tmp_path, PERF_LINE + PERF_LINE[:40])
+
+
+def test_a_table_with_decimal_commas_says_how_to_convert_it(tmp_path: Path) -> None:
+    advice = (
+        ", expected a number with a decimal point, without separators of thousands: export the table so; where fields "
+        "are separated by semicolons or tabs and commas are decimal commas, `tr , . < bad > converted` does it"
+    )
+    assert refused(tmp_path, "time;a;b\n0,1;2;3\n0,2;12,5;3\n") == f"bad:3: column 'a': got '12,5'{advice}"
+    assert refused(tmp_path, 'a,b\n1,"1,234,567"\n') == f"bad:2: column 'b': got '1,234,567'{advice}"
