@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from common.suggestions import nearest
 from measure.campaign.run_types import BASELINE
 from measure.foreign.formats import read_trace
-from measure.foreign.trace import ForeignTrace, TraceFileError
+from measure.foreign.trace import ForeignTrace, TraceFileError, counted
 from measure.perturbation.analysis_types import FEWEST_RECORDS
 
 DEFAULT_VARIANT = "instrumented"
@@ -95,7 +95,8 @@ def gather(
         seen.add(path.resolve())
     if len(baseline) < 2:
         raise TraceFileError(
-            f"{len(baseline)} baseline traces, expected at least 2 (20 are better): give more after --baseline"
+            f"{counted(len(baseline), 'baseline trace')}, expected at least 2 (20 are better): give more "
+            "after --baseline"
         )
     if not runs:
         raise TraceFileError("no traces of instrumented runs: give some after --run")
@@ -138,7 +139,7 @@ def gather_traces(
     metrics, units that differ, or too few intervals left.
     """
     if len(baseline) < 2:
-        raise TraceFileError(f"{len(baseline)} baseline traces, expected at least 2 (20 are better)")
+        raise TraceFileError(f"{counted(len(baseline), 'baseline trace')}, expected at least 2 (20 are better)")
     if not runs or not all(runs.values()):
         raise TraceFileError("no traces of instrumented runs, expected at least one of each variant")
     if BASELINE in runs:
@@ -209,11 +210,16 @@ def _common(
     chosen = tuple(asked) if asked else tuple(m for m in before[0].metrics if m in every)
     chosen = tuple(dict.fromkeys(chosen))
     if len(chosen) < 2:
-        odd = next((t for t in everything if len(have[id(t)] & have[id(before[0])]) < 2), before[0])
+        if asked:
+            raise TraceFileError(
+                f"{counted(len(chosen), 'metric')} chosen ({', '.join(chosen)}), expected at least 2, since a "
+                f"correlation is of two: choose more of {', '.join(m for m in before[0].metrics if m in every)}"
+            )
+        odd = min(everything, key=lambda trace: len(have[id(trace)] & have[id(before[0])]))
+        shown = {trace.path: ", ".join(measured(trace)) or "none" for trace in (before[0], odd)}
         raise TraceFileError(
-            f"{len(chosen)} metrics are common to all traces ({', '.join(chosen) or 'none'}), expected at least 2; "
-            f"{before[0].path} has {', '.join(measured(before[0])) or 'none'}, {odd.path} has "
-            f"{', '.join(measured(odd)) or 'none'}"
+            f"{counted(len(chosen), 'metric')} common to all traces ({', '.join(chosen) or 'none'}), expected at least "
+            f"2, since a correlation is of two; {', '.join(f'{path} has {names}' for path, names in shown.items())}"
         )
     return chosen
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from measure.foreign.trace import ForeignTrace, TraceFileError, is_measured, name_and_unit, number, read_text
+from measure.foreign.trace import ForeignTrace, TraceFileError, counted, is_measured, name_and_unit, number, read_text
 
 _BOUNDARY = re.compile(
     r"^(|unnamed: 0|index|record|(time|timestamp|begin|end|start|stop)"
@@ -52,8 +52,8 @@ def read_csv(path: Path) -> ForeignTrace:
         cells = next(csv.reader([line], delimiter=separator))
         if len(cells) != len(headings):
             raise TraceFileError(
-                f"{path}:{at}: got {len(cells)} columns, expected {len(headings)} as in line {first}; is the "
-                "file whole?"
+                f"{path}:{at}: got {counted(len(cells), 'column')}, expected {len(headings)} as in line {first}; is "
+                "the file whole?"
             )
         cells_of_lines.append((at, cells))
     kept, warnings = [], []

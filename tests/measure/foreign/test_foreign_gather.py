@@ -87,7 +87,26 @@ def test_metrics_are_intersected_with_a_warning(tmp_path: Path) -> None:
     )
     other = write(tmp_path / "other.csv", {"b": [1, 2, 3, 4] * 5, "c": [4, 3, 2, 1] * 5})
     assert refused(tmp_path, [other]) == (
-        "1 metrics are common to all traces (b), expected at least 2; base0.csv has a, b, other.csv has b, c"
+        "1 metric common to all traces (b), expected at least 2, since a correlation is of two; base0.csv has a, b, "
+        "other.csv has b, c"
+    )
+
+
+def test_one_metric_only_names_each_file_once(tmp_path: Path) -> None:
+    one = write(tmp_path / "one.csv", {"a": [1, 2, 3, 4] * 5})
+    assert refused(tmp_path, [one]) == (
+        "1 metric common to all traces (a), expected at least 2, since a correlation is of two; base0.csv has a, b, "
+        "one.csv has a"
+    )
+    others = [write(tmp_path / f"other{n}.csv", {"a": [1, 2, 3, 4] * 5}) for n in range(2)]
+    with pytest.raises(TraceFileError) as caught:
+        gather(others, {"runs": [one]})
+    assert str(caught.value) == (
+        "1 metric common to all traces (a), expected at least 2, since a correlation is of two; "
+        f"{tmp_path}/other0.csv has a"
+    )
+    assert refused(tmp_path, [trace(tmp_path / "run.csv")], metrics=("b", "b")) == (
+        "1 metric chosen (b), expected at least 2, since a correlation is of two: choose more of a, b"
     )
 
 
@@ -182,7 +201,7 @@ def test_running_totals_are_told(tmp_path: Path) -> None:
 
 def test_too_few_or_the_same_files(tmp_path: Path) -> None:
     first, second = trace(tmp_path / "1.csv"), trace(tmp_path / "2.csv")
-    with pytest.raises(TraceFileError, match="1 baseline traces, expected at least 2"):
+    with pytest.raises(TraceFileError, match="1 baseline trace, expected at least 2"):
         gather([first], {"runs": [second]})
     with pytest.raises(TraceFileError, match=r"2\.csv is given twice"):
         gather([first, second], {"runs": [second]})

@@ -101,7 +101,7 @@ def test_csv(tmp_path: Path, separator: str) -> None:
 
 
 def test_csv_damaged(tmp_path: Path) -> None:
-    assert refused(tmp_path, "a,b\n1,2\n3\n") == ("bad:3: got 1 columns, expected 2 as in line 1; is the file whole?")
+    assert refused(tmp_path, "a,b\n1,2\n3\n") == ("bad:3: got 1 column, expected 2 as in line 1; is the file whole?")
     assert refused(tmp_path, "a,b\n1,2\n1,two\n") == "bad:3: column 'b': got 'two', expected a number"
     assert refused(tmp_path, "a,b\n1,1 234\n") == "bad:2: column 'b': got '1 234', expected a number"
     assert refused(tmp_path, "a,b\n1,inf\n") == "bad:2: column 'b': got 'inf', expected a number"
