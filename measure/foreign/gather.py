@@ -156,6 +156,7 @@ def gather_traces(
     _add_file_warnings(everything, warnings)
     whole = {id(trace): _whole_intervals(trace, common) for trace in everything}
     _warn_of_dropped_intervals(everything, common, warnings)
+    _warn_of_negative_values(everything, common, warnings)
     _warn_of_running_totals(common, list(whole.values()), warnings)
     return Gathered(
         common,
@@ -308,6 +309,25 @@ def _warn_of_dropped_intervals(
         f"{sum(map(bool, dropped))} of {len(everything)} traces, at most {dropped[most]} of {len(missing[most])} in "
         f"{everything[most].path.name}."
     ] = None
+
+
+def _warn_of_negative_values(
+    everything: Sequence[ForeignTrace], metrics: Sequence[str], warnings: dict[str, None]
+) -> None:
+    """Warn of negative values: tables and PAPI do not say which columns are counts. The readers of perf and LIKWID
+    refuse negative counts."""
+    for metric in metrics:
+        columns = [(trace, trace.columns([metric])[:, 0]) for trace in everything]
+        concerned = [(trace, column) for trace, column in columns if (column < 0).any()]
+        if concerned:
+            trace, column = concerned[0]
+            record = int((column < 0).argmax())
+            warnings[
+                f"{metric} has negative values in {len(concerned)} of {len(everything)} traces, such as "
+                f"{column[record]:g} in record {record + 1} of {trace.path.name}: right for a gauge, such as a "
+                "temperature. A count of events is negative only where it is damaged, or extrapolated by multiplexing: "
+                "record it again, with fewer events at once."
+            ] = None
 
 
 def _warn_of_running_totals(

@@ -26,6 +26,7 @@ from measure.foreign.trace import (
 
 HEADER = re.compile(r"^#?\s*GID\s*[|,]\s*(?P<kind>Metrics|Event)s?Count\s*[|,]\s*CpuCount\s*[|,]", re.IGNORECASE)
 _LINE = re.compile(r"^\s*\d+[\s,|]+\d+[\s,|]+\d+[\s,|]+\d+(\.\d*)?(e[-+]?\d+)?[\s,|]", re.IGNORECASE)
+_TEMPERATURE = "TEMP_"  # the only events of LIKWID that may be negative
 _FIXED = 4  # columns before the metrics
 
 
@@ -65,6 +66,13 @@ def read_likwid(path: Path) -> ForeignTrace:
         group = fields[0]
         times.append(number(fields[3], path, at, "time"))
         row = [number(text, path, at, names[n // threads]) for n, text in enumerate(fields[_FIXED:])]
+        for n, value in enumerate(row):
+            name = names[n // threads]
+            if events and value < 0 and not name.startswith(_TEMPERATURE):
+                raise TraceFileError(
+                    f"{path}:{at}: {name}: got {value:g}, expected 0 or more, since it counts events; was the file "
+                    "edited, or is it damaged?"
+                )
         if rows and len(row) != len(rows[0]):
             raise TraceFileError(
                 f"{path}:{at}: got {threads} hardware threads, expected {len(rows[0]) // metrics} as before"

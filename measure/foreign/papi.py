@@ -135,6 +135,10 @@ def _records(region: dict[str, Any], instant: set[str], where: str) -> Records:
 
 
 def _steps(totals: Sequence[int]) -> list[int]:
+    """The counts between reads, as integers, since differences of large doubles would be rounded.
+
+    They may be negative: a temperature falls, and so may a multiplexed count, which PAPI extrapolates at every read.
+    """
     return [after - before for before, after in zip((0, *totals[:-1]), totals, strict=True)]
 
 

@@ -55,6 +55,11 @@ class _Counts:
         if HAS_DECIMAL_COMMA.fullmatch(text.strip()):
             raise _decimal_commas(self.path, line, text)
         value = number(text, self.path, line, f"count of {event}")
+        if value < 0:
+            raise TraceFileError(
+                f"{self.path}:{line}: count of {event}: got {text.strip()}, expected 0 or more: perf writes no "
+                "negative counts; was the file edited, or is it damaged?"
+            )
         if self.times and time < next(reversed(self.times)):
             raise TraceFileError(
                 f"{self.path}:{line}: got time {time}, expected at least {next(reversed(self.times))} as before: "

@@ -185,6 +185,21 @@ def test_intervals_of_different_lengths_are_told(tmp_path: Path) -> None:
     )
 
 
+def test_negative_values_of_tables_are_told(tmp_path: Path) -> None:
+    """A table does not say whether a column is a count or a gauge."""
+    runs = [
+        trace(tmp_path / f"run{n}.csv", temperature=[-1, 2, 3, 4] * 5) if n else trace(tmp_path / "run0.csv")
+        for n in range(2)
+    ]
+    assert not any("negative" in text for text in gathered(tmp_path, runs).warnings)
+    runs.append(write(tmp_path / "run2.csv", {"a": [5, 3, -8, 1, 9] * 4, "b": [2, 7, 1, 8, 2] * 4}))
+    assert [text for text in gathered(tmp_path, runs).warnings if "negative" in text] == [
+        "a has negative values in 1 of 5 traces, such as -8 in record 3 of run2.csv: right for a gauge, such as a "
+        "temperature. A count of events is negative only where it is damaged, or extrapolated by multiplexing: "
+        "record it again, with fewer events at once."
+    ]
+
+
 def test_running_totals_are_told(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     paths = [
