@@ -15,6 +15,7 @@ import numpy as np
 from measure.foreign.trace import (
     ForeignTrace,
     TraceFileError,
+    check_times,
     name_and_unit,
     number,
     read_text,
@@ -40,6 +41,7 @@ def read_likwid(path: Path) -> ForeignTrace:
     events = True
     group, threads = "", 1
     times: list[float] = []
+    places: list[int] = []  # lines of the times
     rows: list[list[float]] = []
     for at, line in enumerate(read_text(path).splitlines(), 1):
         header = HEADER.match(line)
@@ -64,6 +66,7 @@ def read_likwid(path: Path) -> ForeignTrace:
         if group not in ("", fields[0]):
             raise TraceFileError(f"{path}:{at}: got group {fields[0]}, expected {group} as before: give it a file")
         group = fields[0]
+        places.append(at)
         times.append(number(fields[3], path, at, "time"))
         row = [number(text, path, at, names[n // threads]) for n, text in enumerate(fields[_FIXED:])]
         for n, value in enumerate(row):
@@ -78,6 +81,7 @@ def read_likwid(path: Path) -> ForeignTrace:
                 f"{path}:{at}: got {threads} hardware threads, expected {len(rows[0]) // metrics} as before"
             )
         rows.append(row)
+    check_times(np.array(times), lambda n: f"{path}:{places[n]}")
     if not rows:
         raise TraceFileError(
             f"{path}: no timeline: expected `# GID|MetricsCount|CpuCount|Total runtime [s]|...` and lines of numbers, "

@@ -22,6 +22,7 @@ from measure.foreign.trace import (
     number,
     read_text,
     seconds_text,
+    time_went_back,
     usual_step,
     warnings_of_lengths,
     whole_until,
@@ -60,11 +61,8 @@ class _Counts:
                 f"{self.path}:{line}: count of {event}: got {text.strip()}, expected 0 or more: perf writes no "
                 "negative counts; was the file edited, or is it damaged?"
             )
-        if self.times and time < next(reversed(self.times)):
-            raise TraceFileError(
-                f"{self.path}:{line}: got time {time}, expected at least {next(reversed(self.times))} as before: "
-                "are several runs in this file? Give each its own"
-            )
+        if self.times and time < (before := next(reversed(self.times))):
+            raise time_went_back(time, before, f"{self.path}:{line}")
         if self.units.setdefault(event, unit) != unit:
             raise TraceFileError(
                 f"{self.path}:{line}: {event} got unit {unit!r}, expected {self.units[event]!r} as before"

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,6 +99,27 @@ def read_text(path: Path) -> str:
             f"without a byte order mark, convert it: `iconv -f UTF-16LE -t UTF-8 {quote(str(path))} > converted`"
         )
     return text
+
+
+def check_times(times: Any, where: Callable[[int], str]) -> None:
+    """Raise `TraceFileError` for time stamps that go back.
+
+    ``times``: (n,) numbers or numpy's times, with nan or NaT where unknown; ``where``: the place of a record, by its
+    number from 0, for the message.
+    """
+    known = np.flatnonzero(times == times)  # nan and NaT differ from themselves
+    falls = np.flatnonzero(times[known[1:]] < times[known[:-1]])
+    if len(falls):
+        before, after = known[falls[0] : falls[0] + 2].tolist()
+        raise time_went_back(times[after], times[before], where(after))
+
+
+def time_went_back(time: object, before: object, where: str) -> TraceFileError:
+    """The error for a time stamp that is less than the one ``before``, as where several runs are in one trace."""
+    return TraceFileError(
+        f"{where}: got time {time}, expected at least {before} as before: are several runs in this trace, or its "
+        "records in another order? Give each run a trace of its own, in the order of time"
+    )
 
 
 def is_measured(text: str) -> bool:
