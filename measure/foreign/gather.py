@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,6 +22,22 @@ _ALIKE = 1.25
 """Intervals whose usual lengths differ by more than this factor are not of one length."""
 _TOTAL_RECORDS = 20
 """A column with at least this many records that never falls looks like a running total."""
+
+_SUSPECT_VALUES: tuple[tuple[Callable[[NDArray[np.float64]], NDArray[np.bool_]], str, str], ...] = (
+    (
+        lambda column: column < 0,
+        "negative values",
+        "right for a gauge, such as a temperature. A count of events is negative only where it is damaged, or "
+        "extrapolated by multiplexing: record it again, with fewer events at once.",
+    ),
+    (
+        lambda column: np.abs(column) >= 2**53,
+        "values of 2^53 or more",
+        "doubles round them, so that small differences between records are lost. If it is a running total, give the "
+        "events of each interval, or subtract the first value from all.",
+    ),
+)
+"""What is suspect in the values of a column, in words, and what to do about it."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +172,7 @@ def gather_traces(
     _add_file_warnings(everything, warnings)
     whole = {id(trace): _whole_intervals(trace, common) for trace in everything}
     _warn_of_dropped_intervals(everything, common, warnings)
-    _warn_of_negative_values(everything, common, warnings)
+    _warn_of_values(everything, common, warnings)
     _warn_of_running_totals(common, list(whole.values()), warnings)
     return Gathered(
         common,
@@ -311,23 +327,22 @@ def _warn_of_dropped_intervals(
     ] = None
 
 
-def _warn_of_negative_values(
-    everything: Sequence[ForeignTrace], metrics: Sequence[str], warnings: dict[str, None]
-) -> None:
-    """Warn of negative values: tables and PAPI do not say which columns are counts. The readers of perf and LIKWID
-    refuse negative counts."""
+def _warn_of_values(everything: Sequence[ForeignTrace], metrics: Sequence[str], warnings: dict[str, None]) -> None:
+    """Warn of values that a count cannot have, or that doubles have rounded.
+
+    Tables and PAPI do not say which columns are counts. The readers of perf and LIKWID refuse negative counts.
+    """
     for metric in metrics:
-        columns = [(trace, trace.columns([metric])[:, 0]) for trace in everything]
-        concerned = [(trace, column) for trace, column in columns if (column < 0).any()]
-        if concerned:
-            trace, column = concerned[0]
-            record = int((column < 0).argmax())
-            warnings[
-                f"{metric} has negative values in {len(concerned)} of {len(everything)} traces, such as "
-                f"{column[record]:g} in record {record + 1} of {trace.path.name}: right for a gauge, such as a "
-                "temperature. A count of events is negative only where it is damaged, or extrapolated by multiplexing: "
-                "record it again, with fewer events at once."
-            ] = None
+        for is_suspect, what, advice in _SUSPECT_VALUES:
+            columns = [(trace, trace.columns([metric])[:, 0]) for trace in everything]
+            concerned = [(trace, column, is_suspect(column)) for trace, column in columns if is_suspect(column).any()]
+            if concerned:
+                trace, column, suspect = concerned[0]
+                record = int(suspect.argmax())
+                warnings[
+                    f"{metric} has {what} in {len(concerned)} of {len(everything)} traces, such as "
+                    f"{column[record]:g} in record {record + 1} of {trace.path.name}: {advice}"
+                ] = None
 
 
 def _warn_of_running_totals(

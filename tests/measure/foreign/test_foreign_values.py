@@ -91,3 +91,21 @@ def test_a_column_that_goes_up_and_down_is_taken_for_lengths(read: Read) -> None
         "column 'time_ms' goes up and down: it is taken for the length of each record, and not compared." in text
         for text in found
     )
+
+
+def test_large_whole_numbers_are_told() -> None:
+    """Neighbours beyond 2^53 are one double: such a metric was called constant, without the reason."""
+
+    def findings(least: int) -> list[str]:
+        frames = [
+            pd.DataFrame({"a": [least + n % values for n in range(30)], "b": [n % values for n in range(30)]})
+            for values in (3, 4, 5)
+        ]
+        return [text for text in measure.compare(frames[:2], frames[2:], align=False).findings if "2^53" in text]
+
+    assert findings(2**60) == [
+        "a has values of 2^53 or more in 3 of 3 traces, such as 1.15292e+18 in record 1 of baseline[0]: doubles round "
+        "them, so that small differences between records are lost. If it is a running total, give the events of each "
+        "interval, or subtract the first value from all."
+    ]
+    assert findings(2**53 - 5) == []
