@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from measure.foreign.trace import ForeignTrace, TraceFileError, read_text
+from measure.foreign.trace import LARGEST, ForeignTrace, TraceFileError, read_text
 
 _NOT_EVENTS = ("name", "parent_region_id", "region_count")
 _UNITS = {"real_time_nsec": "ns", "perf::TASK-CLOCK": "ns", "perf::CPU-CLOCK": "ns"}
@@ -144,6 +144,9 @@ def _steps(totals: Sequence[int]) -> list[int]:
 
 def _integer(text: object, where: str) -> int:
     try:
-        return int(str(text))
+        value = int(str(text))
     except ValueError:
         raise TraceFileError(f"{where}: got {text!r}, expected a whole number") from None
+    if abs(value) > LARGEST:
+        raise TraceFileError(f"{where}: got {text}, expected a whole number of at most {LARGEST:g}")
+    return value

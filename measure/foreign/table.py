@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from measure.foreign.trace import (
+    LARGEST,
     ForeignTrace,
     TraceFileError,
     check_times,
@@ -54,6 +56,14 @@ def time_warnings(heading: str, times: Any, where: Callable[[int], str]) -> tupl
         return (f"column {heading!r} goes up and down: it is taken for the length of each record, and not compared.",)
     check_times(times, where)
     return ()
+
+
+def check_magnitude(column: NDArray[np.float64], where: Callable[[int], str]) -> None:
+    """Raise `TraceFileError` for infinities and values beyond `LARGEST`. ``where``: a row's place by its number."""
+    beyond = np.abs(column) > LARGEST
+    if beyond.any():
+        row = int(beyond.argmax())
+        raise TraceFileError(f"{where(row)}: got {column[row]:g}, expected a number of at most {LARGEST:g}")
 
 
 def row_of(where: str) -> Callable[[int], str]:
@@ -164,8 +174,7 @@ def read_parquet(path: Path) -> ForeignTrace:
             raise TraceFileError(f"{path}: column {heading!r}: got values of type {kind}, expected numbers")
     columns = [table.column(heading).cast("float64", safe=False).to_numpy() for heading in chosen]
     for heading, column in zip(chosen, columns, strict=True):
-        if np.isinf(column).any():
-            raise TraceFileError(f"{path}: column {heading!r}: row {int(np.isinf(column).argmax())} is infinite")
+        check_magnitude(column, row_of(f"{path}: column {heading!r}"))
     named = [name_and_unit(heading) for heading in chosen]
     units = {name: unit for name, unit in named if unit}
     values = np.column_stack(columns) if columns else np.empty((table.num_rows, 0))

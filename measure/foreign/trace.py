@@ -23,6 +23,9 @@ NOT_A_COUNT = ("<not counted>", "<not supported>")
 
 _MISSING = ("", "nan", "-", "null", "none", "na", "n/a", *NOT_A_COUNT)
 
+LARGEST = 1e100
+"""Largest magnitude of a value: none that is measured comes near, and squares and sums of such values are finite."""
+
 HAS_DECIMAL_COMMA = re.compile(r"[-+]?\d+(,\d+)+(\.\d+)?(e[-+]?\d+)?", re.IGNORECASE)
 """A number as some locales write it, with a decimal comma, or with commas between thousands."""
 
@@ -130,7 +133,7 @@ def is_measured(text: str) -> bool:
 def number(text: str, path: Path, line: int, what: str) -> float:
     """``text`` as a number, nan if it stands for a value that was not measured.
 
-    Raises `TraceFileError` for other text and for infinities, naming file, line and ``what``.
+    Raises `TraceFileError` for other text, infinities and values beyond `LARGEST`, naming file, line and ``what``.
     """
     stripped = text.strip()
     if not is_measured(stripped):
@@ -147,6 +150,8 @@ def number(text: str, path: Path, line: int, what: str) -> float:
         )
     if np.isinf(value):
         raise TraceFileError(f"{path}:{line}: {what}: got {stripped!r}, expected a number")
+    if abs(value) > LARGEST:
+        raise TraceFileError(f"{path}:{line}: {what}: got {stripped}, expected a number of at most {LARGEST:g}")
     return value
 
 

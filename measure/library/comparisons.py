@@ -209,7 +209,7 @@ def _trace(frame: Any, name: str) -> ForeignTrace:
     """A DataFrame as a trace. Raises `TraceFileError`."""
     import pandas as pd
 
-    from measure.foreign.table import is_boundary, row_of, time_warnings
+    from measure.foreign.table import check_magnitude, is_boundary, row_of, time_warnings
 
     if not isinstance(frame, pd.DataFrame):
         raise TraceFileError(f"{name}: got {type(frame).__name__}, expected a pandas DataFrame")
@@ -229,9 +229,8 @@ def _trace(frame: Any, name: str) -> ForeignTrace:
         if not pd.api.types.is_numeric_dtype(column):
             raise TraceFileError(f"{name}: column {headings[n]!r}: got values of type {column.dtype}, expected numbers")
         columns.append(column.to_numpy(dtype=np.float64, na_value=np.nan))
+        check_magnitude(columns[-1], row_of(f"{name}: column {headings[n]!r}"))
     values = np.column_stack(columns) if columns else np.zeros((len(frame), 0))
-    if np.isinf(values).any():
-        raise TraceFileError(f"{name}: got infinite values, expected numbers of events")
     units = {metric: unit for metric, unit in named if unit}
     metrics = tuple(metric for metric, _ in named)
     return ForeignTrace(Path(name), "DataFrame", metrics, values, units, warnings=tuple(warnings))

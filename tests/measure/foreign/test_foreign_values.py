@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -109,3 +110,18 @@ def test_large_whole_numbers_are_told() -> None:
         "interval, or subtract the first value from all."
     ]
     assert findings(2**53 - 5) == []
+
+
+@pytest.mark.parametrize("value", [1e308, -1e200])
+def test_values_whose_squares_overflow_are_refused(read: Read, value: float) -> None:
+    """numpy's warnings of overflows stood among the verdicts."""
+    with pytest.raises(TraceFileError, match=r"column 'c': .*got -?1e\+\d+, expected a number of at most 1e\+100$"):
+        read({"c": [1.0] * 29 + [value]})
+
+
+def test_counts_of_papi_have_a_limit(tmp_path: Path) -> None:
+    for digits in (400, 5000):
+        region = {"name": "step", "parent_region_id": "-1", "cycles": "9" * digits}
+        (tmp_path / "bad").write_text(json.dumps({"threads": {"0": {"regions": {"0": region}}}}))
+        with pytest.raises(TraceFileError, match=r"thread 0: region 0: cycles: got '?9+'?, expected a whole number"):
+            read_trace(tmp_path / "bad", "papi")
