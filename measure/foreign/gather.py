@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from common.suggestions import nearest
 from measure.campaign.run_types import BASELINE
+from measure.foreign.copies import copies
 from measure.foreign.formats import read_trace
 from measure.foreign.trace import ForeignTrace, TraceFileError, counted
 from measure.perturbation.analysis_types import FEWEST_RECORDS
@@ -46,7 +47,8 @@ class Gathered:
 
     ``metrics``: those of every trace, in the first baseline's order; ``baselines``: (n_i, m) each; ``variants``:
     name to its runs; ``baseline_traces``, ``variant_traces``: the same as read, with all metrics; ``warnings``:
-    sentences; ``lacking``: those on metrics that every baseline has, and some run has not.
+    sentences; ``invalidating``: those on what verdicts do not say or get wrong: metrics that every baseline has, and
+    some run has not, and traces with the same numbers.
     """
 
     metrics: tuple[str, ...]
@@ -55,7 +57,7 @@ class Gathered:
     baseline_traces: tuple[ForeignTrace, ...]
     variant_traces: dict[str, tuple[ForeignTrace, ...]]
     warnings: tuple[str, ...]
-    lacking: tuple[str, ...] = ()
+    invalidating: tuple[str, ...] = ()
 
     @property
     def traces(self) -> tuple[ForeignTrace, ...]:
@@ -181,7 +183,7 @@ def gather_traces(
         before,
         after,
         tuple(warnings),
-        tuple(lacking),
+        (*copies({BASELINE: before, **after}, whole), *lacking),
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from measure.campaign.run_types import HOST
 from measure.foreign.trace import (
     LARGEST,
     ForeignTrace,
@@ -178,22 +179,27 @@ def read_parquet(path: Path) -> ForeignTrace:
     named = [name_and_unit(heading) for heading in chosen]
     units = {name: unit for name, unit in named if unit}
     values = np.column_stack(columns) if columns else np.empty((table.num_rows, 0))
-    interval, totals = _interval_and_totals(table.schema)
+    interval, totals, emulated_run = _about_run(table.schema)
     return ForeignTrace(
         path, "parquet", tuple(name for name, _ in named), values, units, interval=interval, totals=totals,
-        warnings=tuple(warnings),
+        warnings=tuple(warnings), emulated_run=emulated_run,
     )  # fmt: skip
 
 
-def _interval_and_totals(schema: Any) -> tuple[str, dict[str, float]]:
-    """The interval in words, and totals of the run, as far as a trace of this project has them in its metadata."""
+def _about_run(schema: Any) -> tuple[str, dict[str, float], str]:
+    """The interval in words, totals of the run, and the specification of an emulated run as text, as far as a trace of
+    this project has them in its metadata."""
     about = json.loads((schema.metadata or {}).get(b"perturbation", b"{}"))
     spec = about.get("spec", {})
     if not {"interval", "interval_unit"} <= set(spec):
-        return "one interval", {}
+        return "one interval", {}, ""
     totals = {"PAPI_TOT_INS": about.get("total_instructions"), "PAPI_TOT_CYC": about.get("total_cycles")}
     known = {metric: float(total) for metric, total in totals.items() if total is not None}
-    return f"{spec['interval']:,} {spec['interval_unit']}", known
+    return (
+        f"{spec['interval']:,} {spec['interval_unit']}",
+        known,
+        "" if spec.get("target") == HOST else json.dumps(spec, sort_keys=True),
+    )
 
 
 def _check_headings(headings: Sequence[str], where: str) -> None:

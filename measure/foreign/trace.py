@@ -47,7 +47,8 @@ class ForeignTrace:
     ``units``: metric to unit, for metrics with a unit; ``multiplexed``: metric to the smallest fraction of the time [%]
     during which it was really counted, for metrics that were not always counted; ``interval``: a record's length in
     words; ``interval_seconds``: its usual length, nan if unknown; ``totals``: events of the whole run, if the file
-    has more than whole intervals; ``warnings``: sentences about this file, without its name.
+    has more than whole intervals; ``warnings``: sentences about this file, without its name; ``emulated_run``: the
+    specification of a run of this project's emulated machine, as text, empty for other traces.
     """
 
     path: Path
@@ -60,6 +61,7 @@ class ForeignTrace:
     interval_seconds: float = float("nan")
     totals: dict[str, float] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    emulated_run: str = ""
 
     @property
     def n_records(self) -> int:

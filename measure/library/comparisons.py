@@ -181,8 +181,9 @@ def compare(
     the order of its runs: "interleaved", "blocks" (all baselines first) or "unknown"; where runs drift and did not
     alternate, verdicts are weakened. ``title``: of the report.
 
-    Raises `MeasureError` for frames that cannot be compared: fewer than two common metrics, fewer than 20 records,
-    columns that hold no numbers.
+    Frames with the same numbers, negative values and whole numbers that doubles round are findings. Raises
+    `MeasureError` for frames that cannot be compared: fewer than two common metrics, fewer than 20 records, columns
+    that hold no numbers, times that go back.
 
     ```python
     import numpy as np

@@ -10,10 +10,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import measure
 from measure.foreign.formats import read_trace
+from measure.foreign.gather import gather
 from measure.foreign.trace import ForeignTrace, TraceFileError
 
 Read = Callable[[dict[str, Sequence[Any]]], tuple[str, ...]]
@@ -110,6 +113,64 @@ def test_large_whole_numbers_are_told() -> None:
         "interval, or subtract the first value from all."
     ]
     assert findings(2**53 - 5) == []
+
+
+RANDOM = np.random.default_rng(2)
+RUNS = [pd.DataFrame(RANDOM.poisson(99, (30, 2)), columns=["a", "b"]) for _ in range(6)]
+
+
+def findings(before: Sequence[pd.DataFrame], after: Sequence[pd.DataFrame]) -> tuple[str, ...]:
+    return tuple(text for text in measure.compare(before, after, align=False).findings if "same numbers" in text)
+
+
+def test_copies_within_a_group_are_told() -> None:
+    """A baseline that was given twice made the spread between baselines too small."""
+    found = findings([RUNS[0], RUNS[1], RUNS[0].copy(), RUNS[1]], [RUNS[2], RUNS[3]])
+    assert found == (
+        "2 traces of baseline have the same numbers as another of them (baseline[2] as baseline[0], baseline[3] as "
+        "baseline[1]): copies are no runs of their own, and make the spread between runs look smaller than it is. "
+        "Leave them out. If a simulator without noise made them, vary its set-up from run to run.",
+    )
+    (found_in_variant,) = findings(RUNS[:2], [RUNS[2]] * 6)
+    assert found_in_variant.startswith("5 traces of instrumented have the same numbers as another of them (")
+    assert "instrumented[3] as instrumented[0] and 2 more): " in found_in_variant
+
+
+def test_copies_of_baselines_among_runs_are_told() -> None:
+    assert findings(RUNS[:2], [RUNS[1].assign(calls=3), RUNS[3]]) == (
+        "1 trace of instrumented has the same numbers as one of baseline (instrumented[0] as baseline[1]): a copy "
+        "shows no change. Give the trace that each run has made. Only a deterministic simulator makes such traces in "
+        "different runs.",
+    )
+
+
+def test_tables_that_hardly_vary_are_no_copies() -> None:
+    rare = pd.DataFrame({"faults": [5, 1, *[0] * 28], "switches": [1, 2, *[0] * 28]})
+    assert findings([rare, rare], [rare, rare]) == ()
+
+
+def test_copied_files_are_told_but_emulated_runs_may_be_the_same(tmp_path: Path) -> None:
+    """Counters that change nothing leave the emulated run as its baseline is, which shares its noise."""
+    paths = [tmp_path / f"{n}.parquet" for n in range(4)]
+
+    def copied(*specs: dict[str, object]) -> tuple[str, ...]:
+        for path, frame, spec in zip(paths, (RUNS[0], RUNS[1], RUNS[0], RUNS[1]), specs, strict=True):
+            spec = {"interval": 10, "interval_unit": "cycles", **spec}
+            table = pa.Table.from_pandas(frame, preserve_index=False)
+            pq.write_table(table.replace_schema_metadata({"perturbation": json.dumps({"spec": spec})}), path)
+        return gather(paths[:2], {"counted": paths[2:]}).invalidating
+
+    def spec(n: int, variant: str, target: str = "emulated") -> dict[str, object]:
+        return {"variant": variant, "replicate": n, "target": target}
+
+    baselines = [spec(0, "baseline"), spec(1, "baseline")]
+    assert copied(*baselines, spec(0, "counted"), spec(1, "counted")) == ()
+    (found,) = copied(*baselines, *baselines)
+    assert found.startswith(
+        f"2 traces of counted have the same numbers as one of baseline ({paths[2]} as {paths[0]}, {paths[3]} as "
+    )
+    on_host = [spec(n % 2, "baseline" if n < 2 else "counted", "host") for n in range(4)]
+    assert copied(*on_host) == (found,)
 
 
 @pytest.mark.parametrize("value", [1e308, -1e200])
