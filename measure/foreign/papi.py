@@ -27,7 +27,10 @@ def read_papi(path: Path) -> ForeignTrace:
     """Read one ``rank_*.json``, or a directory of them: the ranks of one run, added up. Raises `TraceFileError`."""
     files = sorted(path.glob("rank_*.json")) if path.is_dir() else [path]
     if not files:
-        raise TraceFileError(f"{path}: no rank_*.json in this directory: expected PAPI's high-level output")
+        raise TraceFileError(
+            f"{path}: no rank_*.json in this directory: expected PAPI's high-level output; name the "
+            "files of other formats"
+        )
     everything: list[Records] = []
     warnings: dict[str, None] = {}
     for file in files:

@@ -36,6 +36,10 @@ _NO_NUMBER = re.compile(r":\s*-?(nan|inf)\b")  # perf writes C's nan for a deriv
 _PERCENT = re.compile(r"^\d{1,3}\.\d\d$")
 _PERCENT_WITH_COMMA = re.compile(r"(?P<separator>[^\w.])\d+(?P=separator)\d{1,3},\d\d((?P=separator)|$)")
 _TIME_WITH_COMMA = re.compile(r"^\s*\d+,\d{6,}(?P<separator>[^\w.]).*[A-Za-z]")
+_WITHOUT_TIME = re.compile(
+    r"^\s*(\d+([.,]\d+)?|<not \w+>)(?P<separator>[^\w.])\w*(?P=separator)[A-Za-z].*(?P=separator)\d+(?P=separator)"
+    r"\d{1,3}[.,]\d\d((?P=separator)|$)"
+)
 _JSON_NUMBER_WITH_COMMA = re.compile(r":\s*-?\d+,\d+\s*[,}]")
 
 
@@ -115,6 +119,11 @@ def looks_like_perf_csv(line: str) -> str | None:
         return None
     separator = found["separator"]
     return separator if len(line.split(separator)) >= 4 else None
+
+
+def is_without_intervals(line: str) -> bool:
+    """Whether ``line`` is a line of `perf stat -x`, of any locale, without `-I`: a count without a time."""
+    return _WITHOUT_TIME.match(line) is not None
 
 
 def read_perf_csv(path: Path) -> ForeignTrace:

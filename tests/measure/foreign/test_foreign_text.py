@@ -81,3 +81,19 @@ def test_a_table_with_decimal_commas_says_how_to_convert_it(tmp_path: Path) -> N
     )
     assert refused(tmp_path, "time;a;b\n0,1;2;3\n0,2;12,5;3\n") == f"bad:3: column 'a': got '12,5'{advice}"
     assert refused(tmp_path, 'a,b\n1,"1,234,567"\n') == f"bad:2: column 'b': got '1,234,567'{advice}"
+
+
+@pytest.mark.parametrize("separator", [";", ","])
+@pytest.mark.parametrize("point", [".", ","])
+def test_perf_without_intervals_is_to_be_recorded_with_them(tmp_path: Path, separator: str, point: str) -> None:
+    """The first counts were taken for the names of metrics."""
+    for line in (
+        "0.93;msec;task-clock;927901;100.00;0.009;CPUs utilized",
+        "<not supported>;;cycles;0;100.00;;",
+        "64;;page-faults;0.78%;557540;100.00;115.229;K/sec",
+    ):
+        text = f"# started on Sat Nov 21 12:23:11 2026\n\n{line}\n".replace(".", point).replace(";", separator)
+        assert refused(tmp_path, text) == (
+            "bad: got perf's counts of a whole run, expected those of each interval: add `-I 10` to `perf stat`, for "
+            "intervals of 10 ms"
+        )
