@@ -94,7 +94,7 @@ def compare(
         provenance=_provenance(gathered, levels),
         interval=gathered.baseline_traces[0].interval,
         metric_findings=uninformative,
-        invalidating=gathered.lacking,
+        invalidating=gathered.invalidating,
     )
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from measure.foreign.likwid import HEADER, read_likwid
 from measure.foreign.papi import read_papi
-from measure.foreign.perf import looks_like_perf_csv, read_perf_csv, read_perf_json
+from measure.foreign.perf import is_without_intervals, looks_like_perf_csv, read_perf_csv, read_perf_json
 from measure.foreign.table import read_csv, read_parquet
-from measure.foreign.trace import ForeignTrace, TraceFileError
+from measure.foreign.trace import ForeignTrace, TraceFileError, encoding_of
 
 READERS: dict[str, Callable[[Path], ForeignTrace]] = {
     "csv": read_csv,
@@ -40,7 +40,7 @@ def format_of(path: Path) -> str:
         raise TraceFileError(f"{path} cannot be read: {error.strerror}") from None
     if head[:4] == b"PAR1":
         return "parquet"
-    lines = head.decode("utf-8-sig", errors="replace").splitlines()
+    lines = head.decode(encoding_of(head), errors="replace").splitlines()
     if any(HEADER.match(line) for line in lines):
         return "likwid"
     first = next((line for line in lines if line.strip() and not line.lstrip().startswith("#")), "")
@@ -48,6 +48,11 @@ def format_of(path: Path) -> str:
         return "perf-json" if _is_object(first) or "counter-value" in first else "papi"
     if looks_like_perf_csv(first):
         return "perf-csv"
+    if is_without_intervals(first):
+        raise TraceFileError(
+            f"{path}: got perf's counts of a whole run, expected those of each interval: add `-I 10` to `perf stat`, "
+            "for intervals of 10 ms"
+        )
     if " counts unit events" in "".join(lines[:5]):
         raise TraceFileError(
             f"{path}: got perf's human-readable table, expected its CSV or JSON: add `-x \\;` or `-j` to `perf stat`"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from common.suggestions import nearest
 from measure.campaign.run_types import BASELINE
+from measure.foreign.copies import copies
 from measure.foreign.formats import read_trace
-from measure.foreign.trace import ForeignTrace, TraceFileError
+from measure.foreign.trace import ForeignTrace, TraceFileError, counted
 from measure.perturbation.analysis_types import FEWEST_RECORDS
 
 DEFAULT_VARIANT = "instrumented"
@@ -23,6 +24,22 @@ _ALIKE = 1.25
 _TOTAL_RECORDS = 20
 """A column with at least this many records that never falls looks like a running total."""
 
+_SUSPECT_VALUES: tuple[tuple[Callable[[NDArray[np.float64]], NDArray[np.bool_]], str, str], ...] = (
+    (
+        lambda column: column < 0,
+        "negative values",
+        "right for a gauge, such as a temperature. A count of events is negative only where it is damaged, or "
+        "extrapolated by multiplexing: record it again, with fewer events at once.",
+    ),
+    (
+        lambda column: np.abs(column) >= 2**53,
+        "values of 2^53 or more",
+        "doubles round them, so that small differences between records are lost. If it is a running total, give the "
+        "events of each interval, or subtract the first value from all.",
+    ),
+)
+"""What is suspect in the values of a column, in words, and what to do about it."""
+
 
 @dataclass(frozen=True)
 class Gathered:
@@ -30,7 +47,8 @@ class Gathered:
 
     ``metrics``: those of every trace, in the first baseline's order; ``baselines``: (n_i, m) each; ``variants``:
     name to its runs; ``baseline_traces``, ``variant_traces``: the same as read, with all metrics; ``warnings``:
-    sentences; ``lacking``: those on metrics that every baseline has, and some run has not.
+    sentences; ``invalidating``: those on what verdicts do not say or get wrong: metrics that every baseline has, and
+    some run has not, and traces with the same numbers.
     """
 
     metrics: tuple[str, ...]
@@ -39,7 +57,7 @@ class Gathered:
     baseline_traces: tuple[ForeignTrace, ...]
     variant_traces: dict[str, tuple[ForeignTrace, ...]]
     warnings: tuple[str, ...]
-    lacking: tuple[str, ...] = ()
+    invalidating: tuple[str, ...] = ()
 
     @property
     def traces(self) -> tuple[ForeignTrace, ...]:
@@ -95,7 +113,8 @@ def gather(
         seen.add(path.resolve())
     if len(baseline) < 2:
         raise TraceFileError(
-            f"{len(baseline)} baseline traces, expected at least 2 (20 are better): give more after --baseline"
+            f"{counted(len(baseline), 'baseline trace')}, expected at least 2 (20 are better): give more "
+            "after --baseline"
         )
     if not runs:
         raise TraceFileError("no traces of instrumented runs: give some after --run")
@@ -138,7 +157,7 @@ def gather_traces(
     metrics, units that differ, or too few intervals left.
     """
     if len(baseline) < 2:
-        raise TraceFileError(f"{len(baseline)} baseline traces, expected at least 2 (20 are better)")
+        raise TraceFileError(f"{counted(len(baseline), 'baseline trace')}, expected at least 2 (20 are better)")
     if not runs or not all(runs.values()):
         raise TraceFileError("no traces of instrumented runs, expected at least one of each variant")
     if BASELINE in runs:
@@ -155,6 +174,7 @@ def gather_traces(
     _add_file_warnings(everything, warnings)
     whole = {id(trace): _whole_intervals(trace, common) for trace in everything}
     _warn_of_dropped_intervals(everything, common, warnings)
+    _warn_of_values(everything, common, warnings)
     _warn_of_running_totals(common, list(whole.values()), warnings)
     return Gathered(
         common,
@@ -163,7 +183,7 @@ def gather_traces(
         before,
         after,
         tuple(warnings),
-        tuple(lacking),
+        (*copies({BASELINE: before, **after}, whole), *lacking),
     )
 
 
@@ -209,11 +229,16 @@ def _common(
     chosen = tuple(asked) if asked else tuple(m for m in before[0].metrics if m in every)
     chosen = tuple(dict.fromkeys(chosen))
     if len(chosen) < 2:
-        odd = next((t for t in everything if len(have[id(t)] & have[id(before[0])]) < 2), before[0])
+        if asked:
+            raise TraceFileError(
+                f"{counted(len(chosen), 'metric')} chosen ({', '.join(chosen)}), expected at least 2, since a "
+                f"correlation is of two: choose more of {', '.join(m for m in before[0].metrics if m in every)}"
+            )
+        odd = min(everything, key=lambda trace: len(have[id(trace)] & have[id(before[0])]))
+        shown = {trace.path: ", ".join(measured(trace)) or "none" for trace in (before[0], odd)}
         raise TraceFileError(
-            f"{len(chosen)} metrics are common to all traces ({', '.join(chosen) or 'none'}), expected at least 2; "
-            f"{before[0].path} has {', '.join(measured(before[0])) or 'none'}, {odd.path} has "
-            f"{', '.join(measured(odd)) or 'none'}"
+            f"{counted(len(chosen), 'metric')} common to all traces ({', '.join(chosen) or 'none'}), expected at least "
+            f"2, since a correlation is of two; {', '.join(f'{path} has {names}' for path, names in shown.items())}"
         )
     return chosen
 
@@ -302,6 +327,24 @@ def _warn_of_dropped_intervals(
         f"{sum(map(bool, dropped))} of {len(everything)} traces, at most {dropped[most]} of {len(missing[most])} in "
         f"{everything[most].path.name}."
     ] = None
+
+
+def _warn_of_values(everything: Sequence[ForeignTrace], metrics: Sequence[str], warnings: dict[str, None]) -> None:
+    """Warn of values that a count cannot have, or that doubles have rounded.
+
+    Tables and PAPI do not say which columns are counts. The readers of perf and LIKWID refuse negative counts.
+    """
+    for metric in metrics:
+        for is_suspect, what, advice in _SUSPECT_VALUES:
+            columns = [(trace, trace.columns([metric])[:, 0]) for trace in everything]
+            concerned = [(trace, column, is_suspect(column)) for trace, column in columns if is_suspect(column).any()]
+            if concerned:
+                trace, column, suspect = concerned[0]
+                record = int(suspect.argmax())
+                warnings[
+                    f"{metric} has {what} in {len(concerned)} of {len(everything)} traces, such as "
+                    f"{column[record]:g} in record {record + 1} of {trace.path.name}: {advice}"
+                ] = None
 
 
 def _warn_of_running_totals(

@@ -15,6 +15,7 @@ import numpy as np
 from measure.foreign.trace import (
     ForeignTrace,
     TraceFileError,
+    check_times,
     name_and_unit,
     number,
     read_text,
@@ -26,6 +27,7 @@ from measure.foreign.trace import (
 
 HEADER = re.compile(r"^#?\s*GID\s*[|,]\s*(?P<kind>Metrics|Event)s?Count\s*[|,]\s*CpuCount\s*[|,]", re.IGNORECASE)
 _LINE = re.compile(r"^\s*\d+[\s,|]+\d+[\s,|]+\d+[\s,|]+\d+(\.\d*)?(e[-+]?\d+)?[\s,|]", re.IGNORECASE)
+_TEMPERATURE = "TEMP_"  # the only events of LIKWID that may be negative
 _FIXED = 4  # columns before the metrics
 
 
@@ -39,6 +41,7 @@ def read_likwid(path: Path) -> ForeignTrace:
     events = True
     group, threads = "", 1
     times: list[float] = []
+    places: list[int] = []  # lines of the times
     rows: list[list[float]] = []
     for at, line in enumerate(read_text(path).splitlines(), 1):
         header = HEADER.match(line)
@@ -63,13 +66,22 @@ def read_likwid(path: Path) -> ForeignTrace:
         if group not in ("", fields[0]):
             raise TraceFileError(f"{path}:{at}: got group {fields[0]}, expected {group} as before: give it a file")
         group = fields[0]
+        places.append(at)
         times.append(number(fields[3], path, at, "time"))
         row = [number(text, path, at, names[n // threads]) for n, text in enumerate(fields[_FIXED:])]
+        for n, value in enumerate(row):
+            name = names[n // threads]
+            if events and value < 0 and not name.startswith(_TEMPERATURE):
+                raise TraceFileError(
+                    f"{path}:{at}: {name}: got {value:g}, expected 0 or more, since it counts events; was the file "
+                    "edited, or is it damaged?"
+                )
         if rows and len(row) != len(rows[0]):
             raise TraceFileError(
                 f"{path}:{at}: got {threads} hardware threads, expected {len(rows[0]) // metrics} as before"
             )
         rows.append(row)
+    check_times(np.array(times), lambda n: f"{path}:{places[n]}")
     if not rows:
         raise TraceFileError(
             f"{path}: no timeline: expected `# GID|MetricsCount|CpuCount|Total runtime [s]|...` and lines of numbers, "

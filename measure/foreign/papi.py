@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from measure.foreign.trace import ForeignTrace, TraceFileError, read_text
+from measure.foreign.trace import LARGEST, ForeignTrace, TraceFileError, read_text
 
 _NOT_EVENTS = ("name", "parent_region_id", "region_count")
 _UNITS = {"real_time_nsec": "ns", "perf::TASK-CLOCK": "ns", "perf::CPU-CLOCK": "ns"}
@@ -27,7 +27,10 @@ def read_papi(path: Path) -> ForeignTrace:
     """Read one ``rank_*.json``, or a directory of them: the ranks of one run, added up. Raises `TraceFileError`."""
     files = sorted(path.glob("rank_*.json")) if path.is_dir() else [path]
     if not files:
-        raise TraceFileError(f"{path}: no rank_*.json in this directory: expected PAPI's high-level output")
+        raise TraceFileError(
+            f"{path}: no rank_*.json in this directory: expected PAPI's high-level output; name the "
+            "files of other formats"
+        )
     everything: list[Records] = []
     warnings: dict[str, None] = {}
     for file in files:
@@ -135,11 +138,18 @@ def _records(region: dict[str, Any], instant: set[str], where: str) -> Records:
 
 
 def _steps(totals: Sequence[int]) -> list[int]:
+    """The counts between reads, as integers, since differences of large doubles would be rounded.
+
+    They may be negative: a temperature falls, and so may a multiplexed count, which PAPI extrapolates at every read.
+    """
     return [after - before for before, after in zip((0, *totals[:-1]), totals, strict=True)]
 
 
 def _integer(text: object, where: str) -> int:
     try:
-        return int(str(text))
+        value = int(str(text))
     except ValueError:
         raise TraceFileError(f"{where}: got {text!r}, expected a whole number") from None
+    if abs(value) > LARGEST:
+        raise TraceFileError(f"{where}: got {text}, expected a whole number of at most {LARGEST:g}")
+    return value

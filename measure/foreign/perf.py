@@ -15,12 +15,14 @@ from pathlib import Path
 import numpy as np
 
 from measure.foreign.trace import (
+    HAS_DECIMAL_COMMA,
     NOT_A_COUNT,
     ForeignTrace,
     TraceFileError,
     number,
     read_text,
     seconds_text,
+    time_went_back,
     usual_step,
     warnings_of_lengths,
     whole_until,
@@ -32,6 +34,13 @@ _TIME = re.compile(r"^\s*\d+\.\d{6,}$")
 _RUN_TIME = re.compile(r"^\d+$")
 _NO_NUMBER = re.compile(r":\s*-?(nan|inf)\b")  # perf writes C's nan for a derived metric without a value
 _PERCENT = re.compile(r"^\d{1,3}\.\d\d$")
+_PERCENT_WITH_COMMA = re.compile(r"(?P<separator>[^\w.])\d+(?P=separator)\d{1,3},\d\d((?P=separator)|$)")
+_TIME_WITH_COMMA = re.compile(r"^\s*\d+,\d{6,}(?P<separator>[^\w.]).*[A-Za-z]")
+_WITHOUT_TIME = re.compile(
+    r"^\s*(\d+([.,]\d+)?|<not \w+>)(?P<separator>[^\w.])\w*(?P=separator)[A-Za-z].*(?P=separator)\d+(?P=separator)"
+    r"\d{1,3}[.,]\d\d((?P=separator)|$)"
+)
+_JSON_NUMBER_WITH_COMMA = re.compile(r":\s*-?\d+,\d+\s*[,}]")
 
 
 @dataclass
@@ -48,12 +57,16 @@ class _Counts:
 
     def add(self, line: int, time: float, event: str, text: str, unit: str, percent: float) -> None:
         """Add a count of ``event``; ``percent``: of the time that it was counted. Raises `TraceFileError`."""
+        if HAS_DECIMAL_COMMA.fullmatch(text.strip()):
+            raise _decimal_commas(self.path, line, text)
         value = number(text, self.path, line, f"count of {event}")
-        if self.times and time < next(reversed(self.times)):
+        if value < 0:
             raise TraceFileError(
-                f"{self.path}:{line}: got time {time}, expected at least {next(reversed(self.times))} as before: "
-                "are several runs in this file? Give each its own"
+                f"{self.path}:{line}: count of {event}: got {text.strip()}, expected 0 or more: perf writes no "
+                "negative counts; was the file edited, or is it damaged?"
             )
+        if self.times and time < (before := next(reversed(self.times))):
+            raise time_went_back(time, before, f"{self.path}:{line}")
         if self.units.setdefault(event, unit) != unit:
             raise TraceFileError(
                 f"{self.path}:{line}: {event} got unit {unit!r}, expected {self.units[event]!r} as before"
@@ -90,13 +103,27 @@ class _Counts:
         )  # fmt: skip
 
 
+def _decimal_commas(path: Path, line: int, text: str) -> TraceFileError:
+    return TraceFileError(
+        f"{path}:{line}: got {text.strip()[:80]!r}, with decimal commas, expected decimal points: perf writes numbers "
+        "by the locale; record again with `LC_ALL=C perf stat ...`"
+    )
+
+
 def looks_like_perf_csv(line: str) -> str | None:
-    """The separator if ``line`` is a line of `perf stat -I -x`, otherwise None."""
+    """The separator if ``line`` is a line of `perf stat -I -x`, of any locale, otherwise None."""
     found = re.match(r"^\s*\d+\.\d{6,}(?P<separator>\D)", line)
+    if found is None and _PERCENT_WITH_COMMA.search(line):
+        found = _TIME_WITH_COMMA.match(line)
     if found is None or found["separator"] == " ":
         return None
     separator = found["separator"]
     return separator if len(line.split(separator)) >= 4 else None
+
+
+def is_without_intervals(line: str) -> bool:
+    """Whether ``line`` is a line of `perf stat -x`, of any locale, without `-I`: a count without a time."""
+    return _WITHOUT_TIME.match(line) is not None
 
 
 def read_perf_csv(path: Path) -> ForeignTrace:
@@ -112,6 +139,8 @@ def read_perf_csv(path: Path) -> ForeignTrace:
                 f"{path}:{at}: got {line.strip()[:60]!r}, expected a time stamp first, as of `perf stat -I MS -x SEP`"
             )
         fields = _joined(line.split(separator), separator)
+        if _TIME_WITH_COMMA.match(line):
+            raise _decimal_commas(path, at, line)
         if not _TIME.match(fields[0]):
             raise TraceFileError(f"{path}:{at}: got {fields[0].strip()!r}, expected a time in seconds")
         _add_line(read, at, float(fields[0]), [text.strip() for text in fields[1:]], separator)
@@ -138,6 +167,8 @@ def _add_line(read: _Counts, at: int, time: float, fields: list[str], separator:
     if end is None:
         if not any(fields[:4]):
             return  # a further derived metric of the event above: all earlier fields are empty
+        if _PERCENT_WITH_COMMA.search(separator.join(fields)):
+            raise _decimal_commas(read.path, at, separator.join(fields))
         raise TraceFileError(
             f"{read.path}:{at}: got {separator.join(fields)[:80]!r}, expected count, unit, event, run time and "
             "percentage of time counted; is the line whole?"
@@ -169,6 +200,8 @@ def read_perf_json(path: Path) -> ForeignTrace:
         try:
             row = json.loads(_NO_NUMBER.sub(": null", line))
         except json.JSONDecodeError as error:
+            if _JSON_NUMBER_WITH_COMMA.search(line):
+                raise _decimal_commas(path, at, line) from None
             raise TraceFileError(
                 f"{path}:{at}: got {line.strip()[:60]!r}, expected one JSON object ({error.msg}); is the line whole?"
             ) from None

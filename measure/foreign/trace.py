@@ -5,10 +5,13 @@ The readers of the formats make it, the comparison uses it.
 
 from __future__ import annotations
 
+import codecs
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import quote
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +22,12 @@ NOT_A_COUNT = ("<not counted>", "<not supported>")
 """Text of `perf stat` in place of a count: nothing was measured, which differs from zero."""
 
 _MISSING = ("", "nan", "-", "null", "none", "na", "n/a", *NOT_A_COUNT)
+
+LARGEST = 1e100
+"""Largest magnitude of a value: none that is measured comes near, and squares and sums of such values are finite."""
+
+HAS_DECIMAL_COMMA = re.compile(r"[-+]?\d+(,\d+)+(\.\d+)?(e[-+]?\d+)?", re.IGNORECASE)
+"""A number as some locales write it, with a decimal comma, or with commas between thousands."""
 
 _WHOLE = 0.9
 """A last interval shorter than this fraction of the usual length is not whole."""
@@ -38,7 +47,8 @@ class ForeignTrace:
     ``units``: metric to unit, for metrics with a unit; ``multiplexed``: metric to the smallest fraction of the time [%]
     during which it was really counted, for metrics that were not always counted; ``interval``: a record's length in
     words; ``interval_seconds``: its usual length, nan if unknown; ``totals``: events of the whole run, if the file
-    has more than whole intervals; ``warnings``: sentences about this file, without its name.
+    has more than whole intervals; ``warnings``: sentences about this file, without its name; ``emulated_run``: the
+    specification of a run of this project's emulated machine, as text, empty for other traces.
     """
 
     path: Path
@@ -51,6 +61,7 @@ class ForeignTrace:
     interval_seconds: float = float("nan")
     totals: dict[str, float] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    emulated_run: str = ""
 
     @property
     def n_records(self) -> int:
@@ -61,16 +72,59 @@ class ForeignTrace:
         return self.values[:, [self.metrics.index(metric) for metric in metrics]]
 
 
+def counted(count: int, noun: str) -> str:
+    """``"1 metric"``, ``"2 metrics"``."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def encoding_of(head: bytes) -> str:
+    """The encoding of a text by its first bytes: UTF-16 or UTF-32 with a byte order mark, otherwise UTF-8."""
+    if head.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        return "utf-32"
+    return "utf-16" if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
+
+
 def read_text(path: Path) -> str:
-    """The file as text. Raises `TraceFileError` when it cannot be read or is not text."""
+    """The file as text, which may be UTF-16 as Windows writes it. Raises `TraceFileError` when it cannot be read or is
+    not text."""
     try:
-        return path.read_text(encoding="utf-8-sig")
+        content = path.read_bytes()
+        text = content.decode(encoding_of(content))
     except OSError as error:
         raise TraceFileError(f"{path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise TraceFileError(
-            f"{path} is neither text (byte {error.start} is no UTF-8) nor Parquet: expected a trace of a known format"
+            f"{path} is neither text (byte {error.start} is no {error.encoding.upper()}) nor Parquet: expected a trace "
+            "of a known format; if it is text in another encoding, convert it: "
+            f"`iconv -f WINDOWS-1252 -t UTF-8 {quote(str(path))} > converted`"
         ) from None
+    if "\0" in text:
+        raise TraceFileError(
+            f"{path}:{text.count(chr(10), 0, text.index(chr(0))) + 1}: got a NUL byte, expected text: if it is UTF-16 "
+            f"without a byte order mark, convert it: `iconv -f UTF-16LE -t UTF-8 {quote(str(path))} > converted`"
+        )
+    return text
+
+
+def check_times(times: Any, where: Callable[[int], str]) -> None:
+    """Raise `TraceFileError` for time stamps that go back.
+
+    ``times``: (n,) numbers or numpy's times, with nan or NaT where unknown; ``where``: the place of a record, by its
+    number from 0, for the message.
+    """
+    known = np.flatnonzero(times == times)  # nan and NaT differ from themselves
+    falls = np.flatnonzero(times[known[1:]] < times[known[:-1]])
+    if len(falls):
+        before, after = known[falls[0] : falls[0] + 2].tolist()
+        raise time_went_back(times[after], times[before], where(after))
+
+
+def time_went_back(time: object, before: object, where: str) -> TraceFileError:
+    """The error for a time stamp that is less than the one ``before``, as where several runs are in one trace."""
+    return TraceFileError(
+        f"{where}: got time {time}, expected at least {before} as before: are several runs in this trace, or its "
+        "records in another order? Give each run a trace of its own, in the order of time"
+    )
 
 
 def is_measured(text: str) -> bool:
@@ -81,7 +135,7 @@ def is_measured(text: str) -> bool:
 def number(text: str, path: Path, line: int, what: str) -> float:
     """``text`` as a number, nan if it stands for a value that was not measured.
 
-    Raises `TraceFileError` for other text and for infinities, naming file, line and ``what``.
+    Raises `TraceFileError` for other text, infinities and values beyond `LARGEST`, naming file, line and ``what``.
     """
     stripped = text.strip()
     if not is_measured(stripped):
@@ -90,8 +144,16 @@ def number(text: str, path: Path, line: int, what: str) -> float:
         value = float(stripped)
     except ValueError:
         value = float("inf")
+    if HAS_DECIMAL_COMMA.fullmatch(stripped):
+        raise TraceFileError(
+            f"{path}:{line}: {what}: got {stripped!r}, expected a number with a decimal point, without separators of "
+            "thousands: export the table so; where fields are separated by semicolons or tabs and commas are decimal "
+            f"commas, `tr , . < {quote(str(path))} > converted` does it"
+        )
     if np.isinf(value):
         raise TraceFileError(f"{path}:{line}: {what}: got {stripped!r}, expected a number")
+    if abs(value) > LARGEST:
+        raise TraceFileError(f"{path}:{line}: {what}: got {stripped}, expected a number of at most {LARGEST:g}")
     return value
 
 

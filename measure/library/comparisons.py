@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from common.suggestions import nearest
 from measure.errors import MeasureError
@@ -180,8 +181,9 @@ def compare(
     the order of its runs: "interleaved", "blocks" (all baselines first) or "unknown"; where runs drift and did not
     alternate, verdicts are weakened. ``title``: of the report.
 
-    Raises `MeasureError` for frames that cannot be compared: fewer than two common metrics, fewer than 20 records,
-    columns that hold no numbers.
+    Frames with the same numbers, negative values and whole numbers that doubles round are findings. Raises
+    `MeasureError` for frames that cannot be compared: fewer than two common metrics, fewer than 20 records, columns
+    that hold no numbers, times that go back.
 
     ```python
     import numpy as np
@@ -208,12 +210,16 @@ def _trace(frame: Any, name: str) -> ForeignTrace:
     """A DataFrame as a trace. Raises `TraceFileError`."""
     import pandas as pd
 
-    from measure.foreign.table import is_boundary
+    from measure.foreign.table import check_magnitude, is_boundary, row_of, time_warnings
 
     if not isinstance(frame, pd.DataFrame):
         raise TraceFileError(f"{name}: got {type(frame).__name__}, expected a pandas DataFrame")
     headings = [str(column) for column in frame.columns]
     chosen = [n for n, heading in enumerate(headings) if not is_boundary(heading)]
+    warnings: list[str] = []
+    for n, heading in enumerate(headings):
+        if n not in chosen and (times := _times(frame.iloc[:, n])) is not None:
+            warnings.extend(time_warnings(heading, times, row_of(f"{name}: column {heading!r}")))
     named = [name_and_unit(headings[n]) for n in chosen]
     twice = sorted({metric for metric, _ in named if [m for m, _ in named].count(metric) > 1})
     if twice:
@@ -224,8 +230,19 @@ def _trace(frame: Any, name: str) -> ForeignTrace:
         if not pd.api.types.is_numeric_dtype(column):
             raise TraceFileError(f"{name}: column {headings[n]!r}: got values of type {column.dtype}, expected numbers")
         columns.append(column.to_numpy(dtype=np.float64, na_value=np.nan))
+        check_magnitude(columns[-1], row_of(f"{name}: column {headings[n]!r}"))
     values = np.column_stack(columns) if columns else np.zeros((len(frame), 0))
-    if np.isinf(values).any():
-        raise TraceFileError(f"{name}: got infinite values, expected numbers of events")
     units = {metric: unit for metric, unit in named if unit}
-    return ForeignTrace(Path(name), "DataFrame", tuple(metric for metric, _ in named), values, units)
+    metrics = tuple(metric for metric, _ in named)
+    return ForeignTrace(Path(name), "DataFrame", metrics, values, units, warnings=tuple(warnings))
+
+
+def _times(column: Any) -> NDArray[Any] | None:
+    """A column of numbers or times as an array, with nan or NaT where unknown; None for other columns."""
+    import pandas as pd
+
+    if pd.api.types.is_numeric_dtype(column):
+        return column.to_numpy(dtype=np.float64, na_value=np.nan)
+    if pd.api.types.is_datetime64_any_dtype(column):
+        return column.to_numpy(dtype="datetime64[ns]")
+    return column.to_numpy() if pd.api.types.is_timedelta64_dtype(column) else None

@@ -70,16 +70,16 @@ def test_metrics_are_intersected_with_a_warning(tmp_path: Path) -> None:
     assert result.metrics == ("a", "b")
     assert result.warnings == ("calls was measured in 1 of 3 traces only: it is not compared.",)
     assert result.variants["runs"][0].shape == (20, 2)
-    assert result.lacking == ()
+    assert not any("measured" in text for text in result.invalidating)
     renamed = write(tmp_path / "renamed.csv", {"a": list(range(20)), "x": [1, 2] * 10, "c": [2, 3, 3, 5] * 5})
     wide = [write(tmp_path / f"wide{n}.csv", {m: [n, 2, 4, 3] * 5 for m in "abc"}) for n in (5, 7)]
     result = gather(wide, {"runs": [renamed]})
-    assert result.lacking == (
+    assert result.invalidating == (
         "b was measured in 2 of 3 traces only, in all baselines, but not in all runs: no verdict says anything about "
         "it. Has the column another name there?",
     )
     assert result.warnings == ("x was measured in 1 of 3 traces only: it is not compared.",)
-    assert gather(wide, {"runs": [renamed]}, metrics=("a", "c")).lacking == ()
+    assert gather(wide, {"runs": [renamed]}, metrics=("a", "c")).invalidating == ()
     result = gathered(tmp_path, [run], metrics=("b", "a"))
     assert (result.metrics, result.warnings) == (("b", "a"), ())
     assert refused(tmp_path, [run], metrics=("a", "call")) == (
@@ -87,7 +87,26 @@ def test_metrics_are_intersected_with_a_warning(tmp_path: Path) -> None:
     )
     other = write(tmp_path / "other.csv", {"b": [1, 2, 3, 4] * 5, "c": [4, 3, 2, 1] * 5})
     assert refused(tmp_path, [other]) == (
-        "1 metrics are common to all traces (b), expected at least 2; base0.csv has a, b, other.csv has b, c"
+        "1 metric common to all traces (b), expected at least 2, since a correlation is of two; base0.csv has a, b, "
+        "other.csv has b, c"
+    )
+
+
+def test_one_metric_only_names_each_file_once(tmp_path: Path) -> None:
+    one = write(tmp_path / "one.csv", {"a": [1, 2, 3, 4] * 5})
+    assert refused(tmp_path, [one]) == (
+        "1 metric common to all traces (a), expected at least 2, since a correlation is of two; base0.csv has a, b, "
+        "one.csv has a"
+    )
+    others = [write(tmp_path / f"other{n}.csv", {"a": [1, 2, 3, 4] * 5}) for n in range(2)]
+    with pytest.raises(TraceFileError) as caught:
+        gather(others, {"runs": [one]})
+    assert str(caught.value) == (
+        "1 metric common to all traces (a), expected at least 2, since a correlation is of two; "
+        f"{tmp_path}/other0.csv has a"
+    )
+    assert refused(tmp_path, [trace(tmp_path / "run.csv")], metrics=("b", "b")) == (
+        "1 metric chosen (b), expected at least 2, since a correlation is of two: choose more of a, b"
     )
 
 
@@ -166,6 +185,21 @@ def test_intervals_of_different_lengths_are_told(tmp_path: Path) -> None:
     )
 
 
+def test_negative_values_of_tables_are_told(tmp_path: Path) -> None:
+    """A table does not say whether a column is a count or a gauge."""
+    runs = [
+        trace(tmp_path / f"run{n}.csv", temperature=[-1, 2, 3, 4] * 5) if n else trace(tmp_path / "run0.csv")
+        for n in range(2)
+    ]
+    assert not any("negative" in text for text in gathered(tmp_path, runs).warnings)
+    runs.append(write(tmp_path / "run2.csv", {"a": [5, 3, -8, 1, 9] * 4, "b": [2, 7, 1, 8, 2] * 4}))
+    assert [text for text in gathered(tmp_path, runs).warnings if "negative" in text] == [
+        "a has negative values in 1 of 5 traces, such as -8 in record 3 of run2.csv: right for a gauge, such as a "
+        "temperature. A count of events is negative only where it is damaged, or extrapolated by multiplexing: "
+        "record it again, with fewer events at once."
+    ]
+
+
 def test_running_totals_are_told(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     paths = [
@@ -182,7 +216,7 @@ def test_running_totals_are_told(tmp_path: Path) -> None:
 
 def test_too_few_or_the_same_files(tmp_path: Path) -> None:
     first, second = trace(tmp_path / "1.csv"), trace(tmp_path / "2.csv")
-    with pytest.raises(TraceFileError, match="1 baseline traces, expected at least 2"):
+    with pytest.raises(TraceFileError, match="1 baseline trace, expected at least 2"):
         gather([first], {"runs": [second]})
     with pytest.raises(TraceFileError, match=r"2\.csv is given twice"):
         gather([first, second], {"runs": [second]})

@@ -101,7 +101,7 @@ def test_csv(tmp_path: Path, separator: str) -> None:
 
 
 def test_csv_damaged(tmp_path: Path) -> None:
-    assert refused(tmp_path, "a,b\n1,2\n3\n") == ("bad:3: got 1 columns, expected 2 as in line 1; is the file whole?")
+    assert refused(tmp_path, "a,b\n1,2\n3\n") == ("bad:3: got 1 column, expected 2 as in line 1; is the file whole?")
     assert refused(tmp_path, "a,b\n1,2\n1,two\n") == "bad:3: column 'b': got 'two', expected a number"
     assert refused(tmp_path, "a,b\n1,1 234\n") == "bad:2: column 'b': got '1 234', expected a number"
     assert refused(tmp_path, "a,b\n1,inf\n") == "bad:2: column 'b': got 'inf', expected a number"
@@ -232,6 +232,10 @@ def test_perf_csv_damaged(tmp_path: Path) -> None:
     )
     table = "\n#           time             counts unit events\n     0.050135821   40.28 msec task-clock\n"
     assert "add `-x \\;` or `-j` to `perf stat`" in refused(tmp_path, table)
+    assert refused(tmp_path, good.replace(",858,", ",-858,")) == (
+        "bad:1: count of page-faults: got -858, expected 0 or more: perf writes no negative counts; was the file "
+        "edited, or is it damaged?"
+    )
 
 
 def test_perf_json(tmp_path: Path) -> None:
@@ -289,6 +293,13 @@ def test_papi_reads_within_a_region(tmp_path: Path) -> None:
     np.testing.assert_array_equal(read(tmp_path, papi(regions)).values, [[10, 50], [20, 55], [5, 52]])
 
 
+def test_papi_differences_of_large_counts_are_exact(tmp_path: Path) -> None:
+    """Doubles beyond 2^53 are even: the steps were 1 and 2."""
+    counts = {"read_1": str(2**60), "read_2": str(2**60 + 1), "region_value": str(2**60 + 3)}
+    trace = read(tmp_path, papi({"0": region("loop", PAPI_TOT_INS=counts)}))
+    np.testing.assert_array_equal(trace.values, [[2**60], [1], [2]])
+
+
 def test_papi_threads_and_ranks_are_added_up(tmp_path: Path) -> None:
     regions = {str(n): region("step", cycles=str(n), PAPI_TOT_INS=str(10 * n)) for n in range(3)}
     (tmp_path / "out").mkdir()
@@ -336,6 +347,13 @@ def test_likwid_damaged(tmp_path: Path) -> None:
     other = "# GID|MetricsCount|CpuCount|Total runtime [s]|Clock [MHz]\n"
     assert "bad:7: got a second group of events" in refused(tmp_path, LIKWID + other)
     assert "no timeline" in refused(tmp_path, other)
+    assert refused(tmp_path, LIKWID_EVENTS.replace(" 2500", " -2500")) == (
+        "bad:2: CPU_CLK_UNHALTED_CORE: got -2500, expected 0 or more, since it counts events; was the file edited, or "
+        "is it damaged?"
+    )
+    temperature = LIKWID_EVENTS.replace("CPU_CLK_UNHALTED_CORE", "TEMP_CORE").replace(" 2500", " -2500")
+    assert read(tmp_path, temperature).values[0, 1] == -1000
+    assert read(tmp_path, LIKWID.replace("0.44", "-0.44")).values[0, 2] == pytest.approx(0.01)
 
 
 PAPI = papi({str(n): region("step", cycles=str(n), PAPI_TOT_INS={"region_value": "9", "read_1": "4"}) for n in "12"})

@@ -140,7 +140,7 @@ def test_errors_have_status_2_and_leave_nothing(tmp_path: Path) -> None:
     assert not out.exists()
     result = invoke("--baseline", tmp_path / "b.csv", "--run", tmp_path / "c.csv")
     assert result.exit_code == 2
-    assert "1 baseline traces, expected at least 2" in result.output
+    assert "1 baseline trace, expected at least 2" in result.output
     assert invoke("--baseline", tmp_path / "b.csv").exit_code == 2
     result = invoke(f"--run={tmp_path}/c.csv", f"--baseline={tmp_path}/a.csv", tmp_path / "b.csv")
     assert "a.csv:3: column 'b'" in result.output

@@ -147,13 +147,17 @@ def test_frames_are_compared() -> None:
     ("baseline", "runs", "message"),
     [
         ([[1, 2]], [[1, 2]], r"baseline\[0\]: got list, expected a pandas DataFrame"),
-        (frames(1, 1, 0.5), frames(2, 1, 0.5), "1 baseline traces, expected at least 2"),
+        (frames(1, 1, 0.5), frames(2, 1, 0.5), "1 baseline trace, expected at least 2"),
         (frames(1, 2, 0.5), [], "no traces of instrumented runs"),
         (frames(1, 2, 0.5), {"baseline": frames(2, 1, 0.5)}, "a variant has the name 'baseline'"),
         (frames(1, 2, 0.5), [frames(2, 1, 0.5)[0].head(10)], r"instrumented\[0\]: 10 of 10 intervals"),
         (frames(1, 2, 0.5), [frames(2, 1, 0.5)[0].assign(loads="many")], "column 'loads': got values of type"),
-        (frames(1, 2, 0.5), [frames(2, 1, 0.5)[0].assign(loads=np.inf)], "got infinite values"),
-        (frames(1, 2, 0.5), [frames(2, 1, 0.5)[0][["loads"]]], "1 metrics are common to all traces"),
+        (
+            frames(1, 2, 0.5),
+            [frames(2, 1, 0.5)[0].assign(loads=np.inf)],
+            r"column 'loads': row 0: got inf, expected a number",
+        ),
+        (frames(1, 2, 0.5), [frames(2, 1, 0.5)[0][["loads"]]], "1 metric common to all traces"),
     ],
 )
 def test_frames_that_cannot_be_compared(baseline: list[pd.DataFrame], runs: object, message: str) -> None:
