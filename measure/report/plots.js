@@ -2,13 +2,14 @@
 const MARGIN = { left: 54, right: 10, top: 8, bottom: 32 };
 const NARROWEST = 220;
 
-// An array that `measure.report.page_data.packed` made.
-function unpack({ lo, step, q }) {
-  const bytes = atob(q);
-  return Float64Array.from({ length: bytes.length / 2 }, (_, n) => {
-    const steps = bytes.charCodeAt(2 * n) | (bytes.charCodeAt(2 * n + 1) << 8);
-    return steps === 65535 ? NaN : lo + step * steps;
-  });
+// An array that `measure.report.packing` packed, its numbers rounded to the digits that they are exact to.
+function unpack({ lo, step, q, f }) {
+  const bytes = Uint8Array.from(atob(f ?? q), (one) => one.charCodeAt(0));
+  if (f !== undefined) return Float64Array.from(new Float32Array(bytes.buffer), (one) => Number(one.toPrecision(7)));
+  const exponent = step ? Math.floor(Math.log10(step)) : 0, power = 10 ** Math.abs(exponent);
+  const rounded = (value) => exponent < 0 ? Math.round(value * power) / power : Math.round(value / power) * power;
+  return Float64Array.from(new Uint16Array(bytes.buffer),
+    (steps) => steps === 65535 ? NaN : step ? rounded(lo + step * steps) : lo);
 }
 
 function escapeText(text) {
@@ -208,8 +209,8 @@ function drawHeatMap(host, { title, label, names, values, limit, chosen }) {
 
 function downloadCsv(name, columns, rows) {
   const cell = (value) => {
-    const text = value === null || value === undefined || Number.isNaN(value) ? "" : String(value);
-    return /[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+    const text = value === null || value === undefined || Number.isNaN(value) ? "" : String(value).replace("Infinity", "inf");
+    return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   };
   const text = [columns, ...rows].map((row) => row.map(cell).join(",")).join("\n") + "\n";
   const link = document.createElement("a");
