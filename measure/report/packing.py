@@ -41,10 +41,14 @@ def packed_singles(values: NDArray[Any]) -> dict[str, Any]:
 
 
 def bucket_starts(n: int, kept: int) -> NDArray[np.int64]:
-    """The first record of each bucket of a series of ``n`` values, of which a page keeps ``kept``; none if all fit."""
+    """The first record of each bucket of a series of ``n`` values, of which a page keeps ``kept``; none if all fit.
+
+    Record r is in bucket floor(r * buckets / n), by which scripts find it again.
+    """
     if n <= kept:
         return np.arange(0)
-    return np.linspace(0, n, max(kept // 3, FEWEST_BUCKETS // 3), endpoint=False).astype(np.int64)
+    buckets = max(kept // 3, FEWEST_BUCKETS // 3)
+    return np.asarray(-(-np.arange(buckets) * n // buckets))
 
 
 def packed_series(column: NDArray[Any], starts: NDArray[np.int64]) -> list[dict[str, Any]]:

@@ -9,7 +9,8 @@ function unpackedOnce(owner, key, make) {
   return cache[key] ??= make();
 }
 
-// A metric of a trace: x of each value, and least, middle and largest values, which are one if nothing was left out.
+// A metric of a trace: x of each value, and least, middle and largest values, which are one if nothing was left out;
+// `starts`: the first record of each value, and the number of records.
 function seriesOf(example, metric) {
   return unpackedOnce(example, metric, () => {
     const packed = example.series[metric];
@@ -17,11 +18,13 @@ function seriesOf(example, metric) {
     const parts = packed.map(unpack), n = example.records;
     if (parts.length === 1) {
       const width = Math.max(3, Math.floor(n / 60)) | 1;
-      return { x: Float64Array.from(parts[0], (_, k) => k), low: parts[0], high: parts[0], values: parts[0],
+      const starts = Float64Array.from({ length: n + 1 }, (_, k) => k);
+      return { starts, x: starts.subarray(0, n), low: parts[0], high: parts[0], values: parts[0],
         middle: movingMedian(parts[0], width), whole: true };
     }
     const count = example.buckets;
-    return { x: Float64Array.from(parts[0], (_, k) => ((k + 0.5) * n) / count), low: parts[0], values: parts[1],
+    const starts = Float64Array.from({ length: count + 1 }, (_, k) => Math.ceil((k * n) / count));
+    return { starts, x: Float64Array.from(parts[0], (_, k) => ((k + 0.5) * n) / count), low: parts[0], values: parts[1],
       high: parts[2], middle: parts[1], whole: false };
   });
 }
@@ -71,6 +74,7 @@ function show(row, byUser) {
     ["spread (sd of z)", `${plain(row.baseline_z_sd)} → ${plain(row.run_z_sd)}`],
   ].map(([what, value]) => `<li>${what} <b>${value}</b></li>`).join("");
   $("pair-note").textContent = row.note;
+  document.querySelector("[data-csv=alignment]").hidden = !pair.alignment.known;
   captions(row);
   drawPair();
   showRows();
@@ -258,10 +262,11 @@ function drawRuns() {
 
 const CSV = {
   traces() {
-    const columns = ["run", "record", ...pair.metrics.flatMap((name) => [`${name} least`, `${name} mean`, `${name} largest`])];
+    const columns = ["run", "first_record", "last_record", ...pair.metrics.flatMap((name) => [`${name} least`, `${name} mean`, `${name} largest`])];
     return ["traces", columns, pair.sides.flatMap((side) => {
       const series = pair.metrics.map((metric) => seriesOf(side.example, metric));
-      return Array.from(series[0].x, (x, n) => [side.name, x,
+      const { x, starts } = series[0];
+      return Array.from(x, (_, n) => [side.name, starts[n], starts[n + 1] - 1,
         ...series.flatMap((one) => one ? [one.low[n], one.values[n], one.high[n]] : ["", "", ""])]);
     })];
   },

@@ -7,10 +7,12 @@ import io
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from measure.report import page_data
 from measure.report.figures import mean_rho
 from measure.report.html import render
 from measure.report.model import ReportData
@@ -114,6 +116,7 @@ def test_data_of_plots_name_metrics_in_full_and_have_the_digits_that_are_exact(
     assert found["title"] == f"{short(names[0])} per record, baseline"
     before = data.baseline_example.series(names[0])
     assert [float(row[f"{names[0]} mean"]) for row in traces if row["run"] == "baseline"] == before.tolist()
+    assert [(row["first_record"], row["last_record"]) for row in traces[:3]] == [("0", "0"), ("1", "1"), ("2", "2")]
     maps = read(found["maps"])
     assert [(row["a"], row["b"]) for row in maps][:2] == [
         ("PAPI_EVENT_00", "PAPI_EVENT_01"), ("PAPI_EVENT_00", "PAPI_EVENT_02")
@@ -128,6 +131,36 @@ def test_data_of_plots_name_metrics_in_full_and_have_the_digits_that_are_exact(
     alignment = read(found["alignment"])
     assert list(alignment[0]) == ["record_of_baseline", "record_of_variant 1"]
     assert max(len(row["record_of_variant 1"]) for row in alignment) <= len("123.456")
+
+
+def test_a_long_trace_is_saved_with_the_first_and_last_record_of_each_bucket(
+    data: ReportData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The centres of its buckets were named as records, and two points of no alignment as an alignment."""
+    monkeypatch.setattr(page_data, "TRACE_VALUES", 1500)
+    monkeypatch.setattr(page_data, "LONGEST_ALIGNED", 299)
+    script = """
+      const example = DATA.baseline.example, series = seriesOf(example, DATA.metrics[0]);
+      const shown = getComputedStyle(document.querySelector("[data-csv=alignment]")).display !== "none";
+      return { shown, traces: csvOf("traces"), buckets: example.buckets,
+        bucket: Array.from({ length: 300 }, (_, record) => indexAt(example, series, record)) };
+    """
+    found = run_in(render(data), SAVED + script, tmp_path)
+    assert not found["shown"]
+    rows: list[dict[str, Any]] = [row for row in read(found["traces"]) if row["run"] == "baseline"]
+    assert len(rows) == found["buckets"] < 150
+    name = next(one for one in rows[0] if one.endswith(" least")).removesuffix(" least")
+    values = data.baseline_example.series(name)
+    at = 0
+    for n, row in enumerate(rows):
+        first, last = int(row["first_record"]), int(row["last_record"])
+        assert first == at
+        assert (float(row[f"{name} least"]), float(row[f"{name} largest"])) == (
+            values[first : last + 1].min(), values[first : last + 1].max()
+        )  # fmt: skip
+        assert set(found["bucket"][first : last + 1]) == {n}
+        at = last + 1
+    assert at == 300
 
 
 def test_packed_numbers_have_the_digits_of_their_steps(tmp_path: Path) -> None:
