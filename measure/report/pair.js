@@ -248,14 +248,14 @@ function drawRuns() {
   const most = Math.max(...groups.map((one) => one.length));
   drawPlot($("plot-runs"), {
     title: `Rho of ${pair.row.name} in each run`, label: `Correlation of ${pair.row.name} in each run`, height: 190,
-    x: [0, most + 1], y: [Math.min(...all) - margin, Math.max(...all) + margin], xLabel: "run",
+    x: [-0.5, most - 0.5], wholeX: true, y: [Math.min(...all) - margin, Math.max(...all) + margin], xLabel: "run",
     body: (px, py) => groups.map((values, n) => {
       const style = ["before", "after"][n], defined = values.filter(Number.isFinite);
       const mean = Math.tanh(defined.reduce((sum, one) => sum + Math.atanh(one * 0.9999), 0) / defined.length);
-      return `<line class="${style}" x1="${px(0)}" x2="${px(most + 1)}" y1="${py(mean)}" y2="${py(mean)}"/>` +
+      return `<line class="${style}" x1="${px(-0.5)}" x2="${px(most - 0.5)}" y1="${py(mean)}" y2="${py(mean)}"/>` +
         Array.from(values, (value, k) => Number.isFinite(value) ? n
-          ? `<circle class="${style}" r="3.5" cx="${px(k + 1).toFixed(1)}" cy="${py(value).toFixed(1)}"/>`
-          : `<rect class="${style}" width="6" height="6" x="${(px(k + 1) - 3).toFixed(1)}" y="${(py(value) - 3).toFixed(1)}"/>` : "").join("");
+          ? `<circle class="${style}" r="3.5" cx="${px(k).toFixed(1)}" cy="${py(value).toFixed(1)}"/>`
+          : `<rect class="${style}" width="6" height="6" x="${(px(k) - 3).toFixed(1)}" y="${(py(value) - 3).toFixed(1)}"/>` : "").join("");
     }).join(""),
   });
 }

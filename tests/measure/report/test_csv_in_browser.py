@@ -106,7 +106,8 @@ def test_data_of_plots_name_metrics_in_full_and_have_the_digits_that_are_exact(
       document.querySelector("#pairs tbody a").click();
       await new Promise((done) => setTimeout(done, 50));
       return { traces: csvOf("traces"), maps: csvOf("maps"), runs: csvOf("runs"), alignment: csvOf("alignment"),
-        title: document.querySelector("#plot-traces .title").textContent };
+        title: document.querySelector("#plot-traces .title").textContent,
+        axis: [...document.querySelectorAll("#plot-runs text[text-anchor=middle]")].map((one) => one.textContent) };
     """
     found = run_in(render(data), SAVED + script, tmp_path)
     traces = read(found["traces"])
@@ -126,6 +127,7 @@ def test_data_of_plots_name_metrics_in_full_and_have_the_digits_that_are_exact(
     assert max(shown_digits(row["rho_baselines"]) for row in maps) <= 6  # steps of 1/65,534 of less than 0.7
     runs = read(found["runs"])
     assert [int(row["run"]) for row in runs] == 2 * list(range(8))
+    assert found["axis"] == [*map(str, range(8)), "run"]
     rho = data.baseline_rho[:, data.hardware_metrics.index(names[0]), data.hardware_metrics.index(names[1])]
     assert [float(row["rho"]) for row in runs[:8]] == pytest.approx(rho.tolist(), abs=1e-4)
     alignment = read(found["alignment"])

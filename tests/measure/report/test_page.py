@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from measure.report.elements import code_markup
-from measure.report.figures import _run_ticks, across_runs
+from measure.report.figures import _run_ticks, across_runs, across_runs_data
 from measure.report.html import STATIC_ROWS, render
 from measure.report.model import ReportData
 from measure.report.next_steps import headline, next_steps
@@ -124,12 +124,14 @@ def test_every_figure_has_a_caption_and_its_data(page: str) -> None:
         assert 'href="data:text/csv' in figure or "data-csv=" in figure
 
 
-def test_runs_of_each_variant_are_numbered_from_one(data: ReportData) -> None:
-    """They were numbered on, so that the first run of a variant was 12."""
-    assert _run_ticks([10, 3, 1]) == [(1, 1), (4, 4), (7, 7), (10, 10), (12, 1), (13, 2), (14, 3), (16, 1)]
+def test_runs_of_each_variant_are_numbered_from_zero_as_in_the_data_and_the_library(data: ReportData) -> None:
+    """They were numbered on, so that the first run of a variant was 12; and from 1, where the data began at 0."""
+    assert _run_ticks([10, 3, 1]) == [(0, 0), (3, 3), (6, 6), (9, 9), (11, 0), (12, 1), (13, 2), (15, 0)]
+    _, rows = across_runs_data(data)
+    assert [row[1] for row in rows[: len(data.baseline_rho)]] == list(range(len(data.baseline_rho)))
     (axes,) = across_runs(data).axes
     labels = [label.get_text() for label in axes.get_xticklabels()]
-    assert labels == ["1", "3", "6", "8"] * (1 + len(data.variants))
+    assert labels == ["0", "2", "5", "7"] * (1 + len(data.variants))
 
 
 def test_columns_say_what_intervals_and_alignments_they_have(page: str, data: ReportData) -> None:
