@@ -170,7 +170,7 @@ def across_runs_data(data: ReportData) -> tuple[list[str], list[list[object]]]:
 
 
 def _pair_columns(data: ReportData, pairs: Sequence[tuple[int, int]]) -> list[str]:
-    return [f"{short(data.hardware_metrics[i])} - {short(data.hardware_metrics[j])}" for i, j in pairs]
+    return [f"{data.hardware_metrics[i]} - {data.hardware_metrics[j]}" for i, j in pairs]
 
 
 def inner_against_overhead(data: ReportData) -> Any:

@@ -20,6 +20,7 @@ from measure.report.next_steps import headline, next_steps
 from measure.report.packing import packed
 from measure.report.page import embedded_json
 from measure.report.page_data import TRACE_VALUES, _interval, page_data, pair_name, pair_rows
+from measure.report.pair_columns import PAIR_COLUMNS, pair_values
 from measure.report.style import DARK_VERDICTS, VERDICTS
 from tests.measure.report.page_structure import problems
 from tests.measure.report.synthetic_report import synthetic_report
@@ -151,8 +152,15 @@ def test_csv_of_a_figure_has_what_it_shows(page: str, data: ReportData) -> None:
     found = re.search(r'download="runs.csv" href="data:text/csv;base64,([^"]*)"', page)
     assert found
     head, *rows = base64.b64decode(found.group(1)).decode().splitlines()
-    assert head.startswith("variant,run,EVENT_0")
+    assert head.startswith("variant,run,PAPI_EVENT_0")
     assert len(rows) == len(data.baseline_rho) + sum(len(one.rho) for one in data.variants)
+    found = re.search(r'download="changes-variant 1.csv" href="data:text/csv;base64,([^"]*)"', page)
+    assert found
+    head, first, *_ = base64.b64decode(found.group(1)).decode().splitlines()
+    columns = head.split(",")
+    assert set(columns) < set(PAIR_COLUMNS)
+    worst = pair_values(data.variants[1].inner.pairs[0])
+    assert first == ",".join(str(worst[column]) for column in columns)
 
 
 def test_numbers_of_the_script_are_those_of_the_analysis(page: str, data: ReportData) -> None:
