@@ -21,7 +21,7 @@ from measure.library.plots import Kind, Plots
 from measure.perturbation.analysis_types import DEFAULT_DELTA, Perturbation
 from measure.perturbation.run_order import Order
 from measure.report.model import ReportData, VariantReport
-from measure.verdict_files.pair_tables import OF_A_PAIR, pair_values
+from measure.report.pair_columns import OF_A_PAIR, pair_values
 
 if TYPE_CHECKING:
     import pandas as pd

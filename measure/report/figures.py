@@ -127,16 +127,16 @@ def across_runs(data: ReportData) -> Any:
     for n, (i, j) in enumerate(pairs):
         colour, marker = LINES[n % len(LINES)], MARKERS[n % len(MARKERS)]
         label = f"{short(data.hardware_metrics[i])} – {short(data.hardware_metrics[j])}"
-        axes.plot(range(1, n_baseline + 1), data.baseline_rho[:, i, j], color=colour, marker=marker,
+        axes.plot(range(n_baseline), data.baseline_rho[:, i, j], color=colour, marker=marker,
                   markersize=3.5, linewidth=1, label=label)  # fmt: skip
-        start = n_baseline + 2
+        start = n_baseline + 1
         for variant in data.variants:
             axes.plot(range(start, start + len(variant.rho)), variant.rho[:, i, j], color=colour, marker=marker,
                       markersize=3.5, linewidth=1)  # fmt: skip
             start += len(variant.rho) + 1
-    start = n_baseline + 2
+    start = n_baseline + 1
     top = axes.get_ylim()[1]
-    axes.text((1 + n_baseline) / 2, top, "baselines", ha="center", va="bottom", color=MUTED, fontsize=8.5)
+    axes.text((n_baseline - 1) / 2, top, "baselines", ha="center", va="bottom", color=MUTED, fontsize=8.5)
     for variant in data.variants:
         axes.axvline(start - 1, color=RULE, linewidth=1.2)
         middle = start + (len(variant.rho) - 1) / 2
@@ -151,12 +151,12 @@ def across_runs(data: ReportData) -> Any:
 
 
 def _run_ticks(counts: Sequence[int], most: int = 4) -> list[tuple[int, int]]:
-    """Places on the axis of `across_runs` and the numbers there: in each group of ``counts`` runs from 1, at most
+    """Places on the axis of `across_runs` and the numbers there: in each group of ``counts`` runs from 0, at most
     ``most``, the first and the last run among them."""
-    found, start = [], 1
+    found, start = [], 0
     for count in counts:
-        numbers = sorted({1 + round(n * (count - 1) / (most - 1)) for n in range(most)}) if count else []
-        found += [(start + number - 1, number) for number in numbers]
+        numbers = sorted({round(n * (count - 1) / (most - 1)) for n in range(most)}) if count else []
+        found += [(start + number, number) for number in numbers]
         start += count + 1
     return found
 
@@ -170,7 +170,7 @@ def across_runs_data(data: ReportData) -> tuple[list[str], list[list[object]]]:
 
 
 def _pair_columns(data: ReportData, pairs: Sequence[tuple[int, int]]) -> list[str]:
-    return [f"{short(data.hardware_metrics[i])} - {short(data.hardware_metrics[j])}" for i, j in pairs]
+    return [f"{data.hardware_metrics[i]} - {data.hardware_metrics[j]}" for i, j in pairs]
 
 
 def inner_against_overhead(data: ReportData) -> Any:

@@ -19,12 +19,15 @@ from measure.report.model import ReportData, VariantReport
 from measure.report.next_steps import headline, next_steps
 from measure.report.page import Figure, drawn, render_page, verdict_class
 from measure.report.page_data import page_data, pair_name, pair_rows
+from measure.report.pair_columns import pair_values
 
 if TYPE_CHECKING:
     from markupsafe import Markup
 
 STATIC_ROWS = 200
 """Largest number of pairs in a table that is there without the script."""
+_CHANGES = ("a", "b", "delta_z", "ci_low", "ci_high", "simultaneous_low", "simultaneous_high", "verdict")
+"""Columns of the data of a figure of changes, named as in pairs.csv."""
 
 
 def render(data: ReportData, results: str = "") -> str:
@@ -62,8 +65,7 @@ def _changes(variant: VariantReport) -> Figure:
         caption += f" The {len(shown)} worst of {len(variant.inner.pairs)} pairs."
     return drawn(
         figures.changes(variant.inner, len(shown)),
-        ("pair", "change_of_z", "low", "high", "low_over_all_pairs", "high_over_all_pairs", "verdict"),
-        [(pair_name(pair), pair.delta_z, *pair.ci, *pair.simultaneous, pair.verdict) for pair in shown],
+        _CHANGES, [[pair_values(pair)[column] for column in _CHANGES] for pair in shown],
         name=f"changes-{variant.name}", text=f"Change of each pair with its interval in {variant.name}",
         caption=caption,
     )  # fmt: skip

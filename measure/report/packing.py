@@ -1,7 +1,8 @@
-"""Packs arrays of numbers into a page: steps of 1/65,534 of their range, two bytes each, as base64.
+"""Packs arrays of numbers into a page, as base64: steps of 1/65,534 of their range, two bytes each, or numbers in
+single precision, four bytes each.
 
-Integers whose range is below 65,535 stay exact. A series that is too long is kept as least, mean and largest value of
-as many buckets as fit. `unpack` in plots.js is the other side.
+Integers whose range is below 65,535 stay exact in steps. A series that is too long is kept as least, mean and largest
+value of as many buckets as fit. `unpack` in plots.js is the other side.
 """
 
 from __future__ import annotations
@@ -34,11 +35,20 @@ def packed(values: NDArray[Any]) -> dict[str, Any]:
     }
 
 
+def packed_singles(values: NDArray[Any]) -> dict[str, Any]:
+    """``values`` (n,) as ``{f}``: numbers in single precision, of 7 digits each, in base64; nan: undefined."""
+    return {"f": base64.b64encode(np.asarray(values).astype("<f4").tobytes()).decode("ascii")}
+
+
 def bucket_starts(n: int, kept: int) -> NDArray[np.int64]:
-    """The first record of each bucket of a series of ``n`` values, of which a page keeps ``kept``; none if all fit."""
+    """The first record of each bucket of a series of ``n`` values, of which a page keeps ``kept``; none if all fit.
+
+    Record r is in bucket floor(r * buckets / n), by which scripts find it again.
+    """
     if n <= kept:
         return np.arange(0)
-    return np.linspace(0, n, max(kept // 3, FEWEST_BUCKETS // 3), endpoint=False).astype(np.int64)
+    buckets = max(kept // 3, FEWEST_BUCKETS // 3)
+    return np.asarray(-(-np.arange(buckets) * n // buckets))
 
 
 def packed_series(column: NDArray[Any], starts: NDArray[np.int64]) -> list[dict[str, Any]]:

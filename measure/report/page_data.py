@@ -16,7 +16,15 @@ from measure.perturbation.similarity import NEAR_DUPLICATE, alignment_paths
 from measure.perturbation.wording import p_number, pair_in_words
 from measure.report.figures import mean_rho
 from measure.report.model import ReportData, Signals, VariantReport
-from measure.report.packing import FEWEST_BUCKETS, bucket_starts, packed, packed_series
+from measure.report.packing import FEWEST_BUCKETS, bucket_starts, packed, packed_series, packed_singles
+from measure.report.pair_columns import (
+    OF_A_PAIR,
+    PAIR_COLUMNS,
+    RELATION_NAMES,
+    TEXT_COLUMNS,
+    comparison_values,
+    pair_values,
+)
 from measure.report.style import short
 
 TRACE_VALUES = 120_000
@@ -38,11 +46,14 @@ def page_data(data: ReportData) -> dict[str, Any]:
     """Everything that the page's script reads."""
     metrics = data.hardware_metrics
     examples = [data.baseline_example, *(variant.example for variant in data.variants)]
-    columns = sum(len(_shown(one, metrics)) for one in examples)
-    kept = max(FEWEST_BUCKETS, TRACE_VALUES // max(columns, 1))
+    shown = [name for one in examples for name in _shown(one, metrics)]
+    kept = max(FEWEST_BUCKETS, TRACE_VALUES // max(len(shown), 1))
     chosen = _pairs_with_runs(data)
     return {
-        "metrics": [short(metric) for metric in metrics],
+        "campaign": data.title,
+        "pairColumns": list(PAIR_COLUMNS),
+        "metrics": list(metrics),
+        "shortNames": {name: short(name) for name in shown if short(name) != name},
         "interval": data.interval,
         "words": list(WORDS),
         "relations": RELATIONS,
@@ -53,7 +64,7 @@ def page_data(data: ReportData) -> dict[str, Any]:
             | {
                 "name": variant.name,
                 "verdict": variant.verdict,
-                "comparisons": {kind: _comparison(getattr(variant, kind), metrics) for kind in _kinds(variant)},
+                "comparisons": {kind: _comparison(getattr(variant, kind), kind, metrics) for kind in _kinds(variant)},
                 "paths": _paths(data, variant),
             }
             for variant in data.variants
@@ -102,10 +113,10 @@ def _group(
 ) -> dict[str, Any]:
     """Correlations and example trace of the baselines or a variant."""
     below = np.tril_indices(len(metrics), -1)
-    found = {"rho": packed(np.round(mean_rho(rho)[below], 3)), "example": _trace(example, metrics, kept)}
+    found = {"rho": packed(mean_rho(rho)[below]), "example": _trace(example, metrics, kept)}
     if chosen:
         places = np.array(chosen).T
-        found["runs"] = packed(np.round(rho[:, places[0], places[1]].T.ravel(), 3)) | {"n": len(rho)}
+        found["runs"] = packed(rho[:, places[0], places[1]].T.ravel()) | {"n": len(rho)}
     return found
 
 
@@ -122,12 +133,12 @@ def _trace(signals: Signals, hardware: Sequence[str], kept: int) -> dict[str, An
     names = _shown(signals, hardware)
     n = len(signals.values)
     starts = bucket_starts(n, kept)
-    series = {short(name): packed_series(signals.series(name), starts) for name in names}
+    series = {name: packed_series(signals.series(name), starts) for name in names}
     return {
         "records": n,
         "buckets": len(starts),
         "series": series,
-        "software": [short(x) for x in names[len(hardware) :]],
+        "software": names[len(hardware) :],
     }
 
 
@@ -144,35 +155,29 @@ def _pairs_with_runs(data: ReportData) -> list[tuple[int, int]]:
     return sorted(largest, key=lambda key: -largest[key])[: RUN_VALUES // max(runs, 1)]
 
 
-def _comparison(perturbation: Perturbation, metrics: Sequence[str]) -> dict[str, Any]:
-    """A comparison's pairs, a packed array a column; ``a``, ``b``, ``word``, ``note`` index metrics, `WORDS`, notes."""
+def _comparison(perturbation: Perturbation, kind: str, metrics: Sequence[str]) -> dict[str, Any]:
+    """A comparison's values and pairs, by the names of `PAIR_COLUMNS`; of pairs, a packed array a column.
+
+    ``a``, ``b``, ``word`` and ``note`` are indices into metrics, `WORDS` and ``notes``.
+    """
     index = {metric: n for n, metric in enumerate(metrics)}
     pairs = perturbation.pairs
     notes = list(dict.fromkeys(pair.note for pair in pairs))
-    columns: dict[str, list[float]] = {
+    indices = {
         "a": [index[pair.a] for pair in pairs],
         "b": [index[pair.b] for pair in pairs],
         "word": [WORDS.index(pair_in_words(pair, perturbation.level)) for pair in pairs],
         "note": [notes.index(pair.note) for pair in pairs],
-        "before": [pair.baseline_rho for pair in pairs],
-        "after": [pair.run_rho for pair in pairs],
-        "change": [pair.delta_z for pair in pairs],
-        "low": [pair.ci[0] for pair in pairs],
-        "high": [pair.ci[1] for pair in pairs],
-        "allLow": [pair.simultaneous[0] for pair in pairs],
-        "allHigh": [pair.simultaneous[1] for pair in pairs],
-        "spreadBefore": [pair.baseline_z_sd for pair in pairs],
-        "spreadAfter": [pair.run_z_sd for pair in pairs],
-        "p": [pair.p_adjusted for pair in pairs],
-        "q": [pair.q_value for pair in pairs],
     }
-    return {
-        "delta": perturbation.delta,
+    rows = [pair_values(pair) for pair in pairs]
+    numbers = {name: np.array([row[name] for row in rows]) for name in OF_A_PAIR if name not in TEXT_COLUMNS}
+    columns = {name: packed(np.array(values)) for name, values in indices.items()}
+    columns |= {name: packed_singles(values) for name, values in numbers.items()}
+    return comparison_values(perturbation) | {
+        "relation": RELATION_NAMES[kind],
         "alpha": perturbation.alpha,
-        "level": perturbation.level,
-        "paired": perturbation.paired,
         "notes": notes,
-        "columns": {name: packed(np.array(values, np.float64)) for name, values in columns.items()},
+        "columns": columns,
     }
 
 
@@ -194,7 +199,7 @@ def _paths(data: ReportData, variant: VariantReport) -> dict[str, Any]:
     def positions(path: NDArray[np.int64]) -> dict[str, Any]:
         counts = np.bincount(path[:, 0])
         mean = np.bincount(path[:, 0], weights=path[:, 1].astype(np.float64)) / counts
-        return packed(np.round(mean[points], 1))
+        return packed(mean[points])
 
     found: dict[str, Any] = {"heldOut": {}}
     joint = alignment_paths(tables[0], tables[1], metrics, held_out=False, duplicates=duplicates)

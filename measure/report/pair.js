@@ -9,7 +9,8 @@ function unpackedOnce(owner, key, make) {
   return cache[key] ??= make();
 }
 
-// A metric of a trace: x of each value, and least, middle and largest values, which are one if nothing was left out.
+// A metric of a trace: x of each value, and least, middle and largest values, which are one if nothing was left out;
+// `starts`: the first record of each value, and the number of records.
 function seriesOf(example, metric) {
   return unpackedOnce(example, metric, () => {
     const packed = example.series[metric];
@@ -17,11 +18,13 @@ function seriesOf(example, metric) {
     const parts = packed.map(unpack), n = example.records;
     if (parts.length === 1) {
       const width = Math.max(3, Math.floor(n / 60)) | 1;
-      return { x: Float64Array.from(parts[0], (_, k) => k), low: parts[0], high: parts[0], values: parts[0],
+      const starts = Float64Array.from({ length: n + 1 }, (_, k) => k);
+      return { starts, x: starts.subarray(0, n), low: parts[0], high: parts[0], values: parts[0],
         middle: movingMedian(parts[0], width), whole: true };
     }
     const count = example.buckets;
-    return { x: Float64Array.from(parts[0], (_, k) => ((k + 0.5) * n) / count), low: parts[0], values: parts[1],
+    const starts = Float64Array.from({ length: count + 1 }, (_, k) => Math.ceil((k * n) / count));
+    return { starts, x: Float64Array.from(parts[0], (_, k) => ((k + 0.5) * n) / count), low: parts[0], values: parts[1],
       high: parts[2], middle: parts[1], whole: false };
   });
 }
@@ -55,7 +58,7 @@ function show(row, byUser) {
   pair.row = row;
   pair.alignment = alignmentOf(row);
   const variant = row.variant;
-  pair.metrics = [...row.names, ...variant.example.software.slice(0, MOST_SOFTWARE)];
+  pair.metrics = [...row.metrics, ...variant.example.software.slice(0, MOST_SOFTWARE)];
   pair.sides = [
     { name: "baseline", example: DATA.baseline.example, style: "before", there: (at) => at, back: (at) => at },
     { name: variant.name, example: variant.example, style: "after", there: pair.alignment.toAfter, back: pair.alignment.toBefore },
@@ -64,13 +67,14 @@ function show(row, byUser) {
   const title = $("pair-title");
   title.textContent = `${row.name} in ${variant.name}: ${DATA.words[row.word]} ${DATA.relations[row.kind]}`;
   $("pair-facts").innerHTML = [
-    ["rho", `${plain(row.before)} → ${plain(row.after)}`], ["change of z", signed(row.change)],
-    [`${Math.round(100 * (1 - 2 * row.comparison.alpha))}% interval`, `${signed(row.low)} to ${signed(row.high)}`],
-    ["over all pairs", intervalText(row.allLow, row.allHigh)],
+    ["rho", `${plain(row.baseline_rho)} → ${plain(row.run_rho)}`], ["change of z", signed(row.delta_z)],
+    [`${Math.round(100 * (1 - 2 * row.comparison.alpha))}% interval`, intervalText(row.ci_low, row.ci_high)],
+    ["over all pairs", intervalText(row.simultaneous_low, row.simultaneous_high)],
     ["counts as none", `±${row.comparison.delta}`], ["p (all pairs)", `${pText(row.p)}, level ${+row.comparison.level.toPrecision(3)}`],
-    ["spread (sd of z)", `${plain(row.spreadBefore)} → ${plain(row.spreadAfter)}`],
+    ["spread (sd of z)", `${plain(row.baseline_z_sd)} → ${plain(row.run_z_sd)}`],
   ].map(([what, value]) => `<li>${what} <b>${value}</b></li>`).join("");
   $("pair-note").textContent = row.note;
+  document.querySelector("[data-csv=alignment]").hidden = !pair.alignment.known;
   captions(row);
   drawPair();
   showRows();
@@ -81,15 +85,15 @@ function show(row, byUser) {
 }
 
 function captions(row) {
-  const variant = row.variant, software = pair.metrics.slice(row.names.length);
-  const short = pair.sides.every((side) => !side.example.buckets);
+  const variant = row.variant, software = pair.metrics.slice(row.metrics.length).map(shortName);
+  const whole = pair.sides.every((side) => !side.example.buckets);
   $("caption-traces").textContent =
-    `Top: ${row.names.join(" and ")} ` +
+    `Top: ${row.metrics.map(shortName).join(" and ")} ` +
     `in a run of the baselines (left) and of ${variant.name} (right), events per record of ${DATA.interval}. ` +
     "The vertical axis shows the bulk of the values: a start-up phase and single spikes are cut off at its ends until you zoom in. " +
-    (short ? "The strong line is a moving median. "
+    (whole ? "The strong line is a moving median. "
       : "The traces are too long to be here whole: shaded, from the least to the largest value of each stretch of records; line, its mean. ") +
-    (row.names.length > 1 ? "See whether the two metrics still rise and fall together. " : "See whether its course is the same. ") +
+    (row.metrics.length > 1 ? "See whether the two metrics still rise and fall together. " : "See whether its course is the same. ") +
     (pair.alignment.known
       ? `Below: how the two runs align${pair.alignment.heldOut ? " on the other metrics" : ""}, as the record of ${variant.name} ` +
         "minus the record in proportion: level means that both advance alike, a slope that one takes longer. "
@@ -118,12 +122,12 @@ function drawTraces() {
   $("plot-software").replaceChildren();
   pair.plots = [];
   for (const metric of pair.metrics) {
-    const compared = pair.row.names.includes(metric), host = $(compared ? "plot-traces" : "plot-software");
+    const compared = pair.row.metrics.includes(metric), host = $(compared ? "plot-traces" : "plot-software");
     const windows = pair.sides.map((side) => visible(side, metric));
     const seen = windows.filter(Boolean).flatMap((one) => [...one.low, ...one.high]);
     const y = bulk(seen);
     pair.sides.forEach((side, n) => {
-      const one = windows[n], title = `${metric} per record, ${side.name}`;
+      const one = windows[n], title = `${shortName(metric)} per record, ${side.name}`;
       if (!one) return;  // a software metric that the other run collects
       const cell = document.createElement("div");
       cell.className = "plot";
@@ -188,7 +192,7 @@ function hover(record, brush) {
       const series = seriesOf(side.example, metric);
       if (!series) return [];
       const n = indexAt(side.example, series, at);
-      return [`${metric} ${shown(series.values[n])}${series.whole ? "" : ` (${shown(series.low[n])} to ${shown(series.high[n])})`}`];
+      return [`${shortName(metric)} ${shown(series.values[n])}${series.whole ? "" : ` (${shown(series.low[n])} to ${shown(series.high[n])})`}`];
     });
     return `${side.name}, record ${Math.round(at)}: ${values.join(", ")}`;
   }).join("; ");
@@ -199,7 +203,7 @@ function matrixOf(group) {
 }
 
 function drawMaps() {
-  const { row } = pair, before = matrixOf(DATA.baseline), after = matrixOf(row.variant);
+  const { row } = pair, names = DATA.metrics.map(shortName), before = matrixOf(DATA.baseline), after = matrixOf(row.variant);
   const maps = [["Baselines", before, 1], [row.variant.name, after, 1], ["Difference", after.map((one, n) => one - before[n]), 0.5]];
   $("plot-maps").replaceChildren();
   if (DATA.metrics.length < 2) return;
@@ -207,13 +211,13 @@ function drawMaps() {
     const cell = document.createElement("div");
     cell.className = "plot";
     $("plot-maps").append(cell);
-    const svg = drawHeatMap(cell, { title, label: `Heat map of correlations: ${title}`, names: DATA.metrics, values, limit,
+    const svg = drawHeatMap(cell, { title, label: `Heat map of correlations: ${title}`, names, values, limit,
       chosen: [row.a, row.b] });
     const cellAt = (event) => event.target.dataset.row && [event.target.dataset.row, event.target.dataset.column].map(Number);
     svg.addEventListener("pointermove", (event) => {
       const at = cellAt(event);
       const n = at && (at[0] * (at[0] - 1)) / 2 + at[1];
-      $("map-readout").textContent = at ? `${DATA.metrics[at[1]]} – ${DATA.metrics[at[0]]}: baselines ${shown(before[n])}, ` +
+      $("map-readout").textContent = at ? `${names[at[1]]} – ${names[at[0]]}: baselines ${shown(before[n])}, ` +
         `${row.variant.name} ${shown(after[n])}, difference ${shown(after[n] - before[n])}` : "";
     });
     svg.addEventListener("click", (event) => {
@@ -244,24 +248,25 @@ function drawRuns() {
   const most = Math.max(...groups.map((one) => one.length));
   drawPlot($("plot-runs"), {
     title: `Rho of ${pair.row.name} in each run`, label: `Correlation of ${pair.row.name} in each run`, height: 190,
-    x: [0, most + 1], y: [Math.min(...all) - margin, Math.max(...all) + margin], xLabel: "run",
+    x: [-0.5, most - 0.5], wholeX: true, y: [Math.min(...all) - margin, Math.max(...all) + margin], xLabel: "run",
     body: (px, py) => groups.map((values, n) => {
       const style = ["before", "after"][n], defined = values.filter(Number.isFinite);
       const mean = Math.tanh(defined.reduce((sum, one) => sum + Math.atanh(one * 0.9999), 0) / defined.length);
-      return `<line class="${style}" x1="${px(0)}" x2="${px(most + 1)}" y1="${py(mean)}" y2="${py(mean)}"/>` +
+      return `<line class="${style}" x1="${px(-0.5)}" x2="${px(most - 0.5)}" y1="${py(mean)}" y2="${py(mean)}"/>` +
         Array.from(values, (value, k) => Number.isFinite(value) ? n
-          ? `<circle class="${style}" r="3.5" cx="${px(k + 1).toFixed(1)}" cy="${py(value).toFixed(1)}"/>`
-          : `<rect class="${style}" width="6" height="6" x="${(px(k + 1) - 3).toFixed(1)}" y="${(py(value) - 3).toFixed(1)}"/>` : "").join("");
+          ? `<circle class="${style}" r="3.5" cx="${px(k).toFixed(1)}" cy="${py(value).toFixed(1)}"/>`
+          : `<rect class="${style}" width="6" height="6" x="${(px(k) - 3).toFixed(1)}" y="${(py(value) - 3).toFixed(1)}"/>` : "").join("");
     }).join(""),
   });
 }
 
 const CSV = {
   traces() {
-    const columns = ["run", "record", ...pair.metrics.flatMap((name) => [`${name} least`, `${name} mean`, `${name} largest`])];
+    const columns = ["run", "first_record", "last_record", ...pair.metrics.flatMap((name) => [`${name} least`, `${name} mean`, `${name} largest`])];
     return ["traces", columns, pair.sides.flatMap((side) => {
       const series = pair.metrics.map((metric) => seriesOf(side.example, metric));
-      return Array.from(series[0].x, (x, n) => [side.name, x,
+      const { x, starts } = series[0];
+      return Array.from(x, (_, n) => [side.name, starts[n], starts[n + 1] - 1,
         ...series.flatMap((one) => one ? [one.low[n], one.values[n], one.high[n]] : ["", "", ""])]);
     })];
   },

@@ -2,33 +2,37 @@
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const FIRST_ROWS = 100, MORE_ROWS = 400;
 const $ = (id) => document.getElementById(id);
+const shortName = (metric) => DATA.shortNames[metric] ?? metric;
+const finite = (value, otherwise) => Number.isFinite(value) ? value : otherwise;
 
 const ROWS = DATA.variants.flatMap((variant) => Object.entries(variant.comparisons).flatMap(([kind, comparison]) => {
   const columns = Object.entries(comparison.columns).map(([field, one]) => [field, unpack(one)]);
   return Array.from(columns[0][1], (_, n) => {
     const row = Object.fromEntries(columns.map(([field, values]) => [field, Number.isNaN(values[n]) ? null : values[n]]));
     row.note = comparison.notes[row.note];
-    const names = row.a === row.b ? [DATA.metrics[row.a]] : [DATA.metrics[row.a], DATA.metrics[row.b]];
+    const metrics = row.a === row.b ? [DATA.metrics[row.a]] : [DATA.metrics[row.a], DATA.metrics[row.b]];
+    const names = metrics.map(shortName);
     row.verdict = DATA.words[row.word] === "changed < delta" ? "equivalent" : DATA.words[row.word];
     row.address = `#pair/${[variant.name, kind, ...names].map(encodeURIComponent).join("/")}`;
-    return Object.assign(row, { variant, kind, comparison, names, name: names.join(" – ") });
+    return Object.assign(row, { variant, kind, comparison, metrics, name: names.join(" – ") });
   });
 }));
-const RANK = (row) => DATA.words.indexOf(row.verdict) * 1e6 - Math.min(1e5, Math.abs(row.change ?? 0)) * 1e3;
+const RANK = (row) => DATA.words.indexOf(row.verdict) * 1e6 - Math.min(1e5, Math.abs(row.delta_z ?? 0)) * 1e3;
 const ORDERS = {
   worst: ["worst first", "verdict", (a, b) => RANK(a) - RANK(b)],
   pair: ["pair", "pair", (a, b) => a.name.localeCompare(b.name)],
   variant: ["variant", "variant", (a, b) => a.variant.name.localeCompare(b.variant.name)],
   relation: ["relation", "relation", (a, b) => a.kind.localeCompare(b.kind)],
-  before: ["rho before", "rho before", (a, b) => (b.before ?? -9) - (a.before ?? -9)],
-  after: ["rho after", "rho after", (a, b) => (b.after ?? -9) - (a.after ?? -9)],
-  change: ["size of the change", "change of z", (a, b) => Math.abs(b.change ?? 0) - Math.abs(a.change ?? 0)],
-  own: ["lower end of the interval of this pair", "interval (this pair)", (a, b) => (b.low ?? -9) - (a.low ?? -9)],
-  interval: ["lower end of the interval of all pairs", "interval (all pairs)", (a, b) => (b.allLow ?? -9) - (a.allLow ?? -9)],
+  before: ["rho before", "rho before", (a, b) => (b.baseline_rho ?? -9) - (a.baseline_rho ?? -9)],
+  after: ["rho after", "rho after", (a, b) => (b.run_rho ?? -9) - (a.run_rho ?? -9)],
+  change: ["size of the change", "change of z", (a, b) => Math.abs(b.delta_z ?? 0) - Math.abs(a.delta_z ?? 0)],
+  own: ["lower end of the interval of this pair", "interval (this pair)", (a, b) => finite(b.ci_low, -9) - finite(a.ci_low, -9)],
+  interval: ["lower end of the interval of all pairs", "interval (all pairs)",
+    (a, b) => finite(b.simultaneous_low, -9) - finite(a.simultaneous_low, -9)],
   p: ["p", "p (all pairs)", (a, b) => (a.p ?? 9) - (b.p ?? 9)],
 };
 const signed = (value) => value === null ? "–" : `${value >= 0 ? "+" : ""}${value.toFixed(3)}`;
-const intervalText = (low, high) => low !== null || high === null ? `${signed(low)} to ${signed(high)}` : `at most ${signed(high)}`;
+const intervalText = (low, high) => low === -Infinity ? `at most ${signed(high)}` : `${signed(low)} to ${signed(high)}`;
 const plain = (value) => value === null ? "–" : value.toFixed(3);
 const pText = (p) => p === null ? "–" : p < 0.001 ? "< 0.001" : p.toFixed(3);
 
@@ -43,7 +47,7 @@ function fill(select, options) {
 function chooseRows() {
   const text = filters.text.value.trim().toLowerCase();
   table.rows = ROWS.filter((row) =>
-    (!text || row.name.toLowerCase().includes(text)) &&
+    (!text || [row.name, ...row.metrics].some((name) => name.toLowerCase().includes(text))) &&
     (!filters.variant.value || row.variant.name === filters.variant.value) &&
     (!filters.verdict.value || row.verdict === filters.verdict.value) &&
     (filters.relation.value ? filters.relation.value === "every" || row.kind === filters.relation.value
@@ -59,8 +63,9 @@ function showRows() {
     const current = pair.row === row ? ' aria-current="true"' : "";
     return `<tr class="${row.verdict.replace(" ", "-")}"${current}><th scope="row"><a href="${escapeText(row.address)}">` +
       `${escapeText(row.name)}</a></th><td class="text">${escapeText(row.variant.name)}</td><td class="text">` +
-      `${escapeText(DATA.relations[row.kind])}</td><td class="verdict">${DATA.words[row.word]}</td><td>${plain(row.before)}` +
-      `</td><td>${plain(row.after)}</td><td>${signed(row.change)}</td><td>${intervalText(row.low, row.high)}</td><td>${intervalText(row.allLow, row.allHigh)}</td>` +
+      `${escapeText(DATA.relations[row.kind])}</td><td class="verdict">${DATA.words[row.word]}</td><td>${plain(row.baseline_rho)}` +
+      `</td><td>${plain(row.run_rho)}</td><td>${signed(row.delta_z)}</td><td>${intervalText(row.ci_low, row.ci_high)}</td>` +
+      `<td>${intervalText(row.simultaneous_low, row.simultaneous_high)}</td>` +
       `<td>${pText(row.p)}</td></tr>`;
   }).join("");
   labelCells($("pairs").parentElement);
@@ -95,10 +100,9 @@ function setUpTable() {
   $("filters").addEventListener("input", changed);
   $("filters").addEventListener("submit", (event) => event.preventDefault());
   $("more-pairs").addEventListener("click", () => { table.limit += MORE_ROWS; showRows(); });
-  $("pairs-csv").addEventListener("click", () => downloadCsv("pairs",
-    ["a", "b", "variant", "relation", "verdict", "baseline_rho", "run_rho", "delta_z", "ci_low", "ci_high",
-      "simultaneous_low", "simultaneous_high", "baseline_z_sd", "run_z_sd", "p", "q", "note"],
-    table.rows.map((row) => [row.names[0], row.names.at(-1), row.variant.name, row.kind, DATA.words[row.word], row.before,
-      row.after, row.change, row.low, row.high, row.allLow, row.allHigh, row.spreadBefore, row.spreadAfter, row.p, row.q,
-      row.note])));
+  $("pairs-csv").addEventListener("click", () => downloadCsv("pairs", DATA.pairColumns, table.rows.map((row) => {
+    const values = { ...row.comparison, ...row, campaign: DATA.campaign, variant: row.variant.name,
+      a: row.metrics[0], b: row.metrics.at(-1) };
+    return DATA.pairColumns.map((column) => values[column]);
+  })));
 }

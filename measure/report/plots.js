@@ -2,13 +2,14 @@
 const MARGIN = { left: 54, right: 10, top: 8, bottom: 32 };
 const NARROWEST = 220;
 
-// An array that `measure.report.page_data.packed` made.
-function unpack({ lo, step, q }) {
-  const bytes = atob(q);
-  return Float64Array.from({ length: bytes.length / 2 }, (_, n) => {
-    const steps = bytes.charCodeAt(2 * n) | (bytes.charCodeAt(2 * n + 1) << 8);
-    return steps === 65535 ? NaN : lo + step * steps;
-  });
+// An array that `measure.report.packing` packed, its numbers rounded to the digits that they are exact to.
+function unpack({ lo, step, q, f }) {
+  const bytes = Uint8Array.from(atob(f ?? q), (one) => one.charCodeAt(0));
+  if (f !== undefined) return Float64Array.from(new Float32Array(bytes.buffer), (one) => Number(one.toPrecision(7)));
+  const exponent = step ? Math.floor(Math.log10(step)) : 0, power = 10 ** Math.abs(exponent);
+  const rounded = (value) => exponent < 0 ? Math.round(value * power) / power : Math.round(value / power) * power;
+  return Float64Array.from(new Uint16Array(bytes.buffer),
+    (steps) => steps === 65535 ? NaN : step ? rounded(lo + step * steps) : lo);
 }
 
 function escapeText(text) {
@@ -34,8 +35,9 @@ function axisLabel(value, step) {
   return String(Number(value.toFixed(decimals(step))));
 }
 
-function ticks(low, high, most) {
-  const rough = (high - low) / most;
+// At most `most` round numbers from `low` to `high`, at least `least` apart.
+function ticks(low, high, most, least = 0) {
+  const rough = Math.max(least, (high - low) / most);
   if (!(rough > 0)) return [low];
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((one) => one * power).find((one) => one >= rough);
@@ -71,18 +73,19 @@ function movingMedian(values, width) {
 let clips = 0;
 
 // Replaces what `host` shows by axes and `body(x, y)`, SVG text; returns the scales and the svg element. Without an
-// `xLabel` the horizontal axis has no text; `integers`: only whole numbers beside the vertical axis.
-function drawPlot(host, { title, label, x, y, xLabel = "", yLabel = "", height = 150, integers = false, body }) {
+// `xLabel` the horizontal axis has no text; `integers`: only whole numbers beside the vertical axis, `wholeX`: below
+// the horizontal one.
+function drawPlot(host, { title, label, x, y, xLabel = "", yLabel = "", height = 150, integers = false, wholeX = false, body }) {
   const width = Math.max(NARROWEST, Math.round(host.clientWidth || 480));
   const right = width - MARGIN.right, bottom = height - (xLabel ? MARGIN.bottom : MARGIN.top);
   const px = (value) => MARGIN.left + ((value - x[0]) / (x[1] - x[0] || 1)) * (right - MARGIN.left);
   const py = (value) => bottom - ((value - y[0]) / (y[1] - y[0] || 1)) * (bottom - MARGIN.top);
   const clip = `clip-${clips++}`;
-  const heights = ticks(y[0], y[1], 4).filter((at) => !integers || Number.isInteger(at));
+  const heights = ticks(y[0], y[1], 4, integers ? 1 : 0);
   const vertical = heights.map((at) =>
     `<line class="axis" x1="${MARGIN.left}" x2="${right}" y1="${py(at).toFixed(1)}" y2="${py(at).toFixed(1)}"/>` +
     `<text x="${MARGIN.left - 5}" y="${(py(at) + 4).toFixed(1)}" text-anchor="end">${axisLabel(at, heights[1] - heights[0])}</text>`);
-  const places = xLabel ? ticks(x[0], x[1], width / 90) : [];
+  const places = xLabel ? ticks(x[0], x[1], width / 90, wholeX ? 1 : 0) : [];
   const horizontal = places.map((at) => {
     const text = axisLabel(at, places[1] - places[0]);
     const centred = px(at) + 3.6 * text.length <= width;  // half the text; beyond the edge it would be cut off
@@ -208,8 +211,8 @@ function drawHeatMap(host, { title, label, names, values, limit, chosen }) {
 
 function downloadCsv(name, columns, rows) {
   const cell = (value) => {
-    const text = value === null || value === undefined || Number.isNaN(value) ? "" : String(value);
-    return /[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+    const text = value === null || value === undefined || Number.isNaN(value) ? "" : String(value).replace("Infinity", "inf");
+    return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   };
   const text = [columns, ...rows].map((row) => row.map(cell).join(",")).join("\n") + "\n";
   const link = document.createElement("a");

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from measure.report.html import render
+from measure.report.model import Signals
 from tests.measure.report.browser import needs_browser, run_in
 from tests.measure.report.synthetic_report import synthetic_report
 
@@ -145,6 +146,41 @@ def test_captions_say_what_is_cut_off_and_left_out(tmp_path: Path) -> None:
     assert "single spikes are cut off" in found["caption"]
     found = run_in(render(data), script, tmp_path)
     assert "Last: calls, which variant 1 collects." in found["caption"]
+
+
+@pytest.mark.parametrize("width", [500, 800, 870, 1050, 1200, 1600])
+def test_the_table_of_pairs_is_not_cut_by_long_names(tmp_path: Path, width: int) -> None:
+    """Pairs of metrics of perf in a variant `instrumented` hid their p-values even in a window of 1600 pixels."""
+    data = synthetic_report(3)
+    names = ("cycles", "UOPS_EXECUTED_CYCLES_GE_3_UOPS_EXEC", "LLC-load-misses")
+    new = dict(zip(data.hardware_metrics, names, strict=True))
+
+    def renamed(one: Any) -> Any:
+        return replace(one, pairs=tuple(replace(pair, a=new[pair.a], b=new[pair.b]) for pair in one.pairs))
+
+    def traced(one: Signals) -> Signals:
+        return replace(one, metrics=tuple(new.get(name, name) for name in one.metrics))
+
+    variants = tuple(
+        replace(
+            one, name=f"instrumented_everywhere_{n}", example=traced(one.example), inner=renamed(one.inner),
+            outer_joint=renamed(one.outer_joint), outer_held_out=renamed(one.outer_held_out),
+        )
+        for n, one in enumerate(data.variants)
+    )  # fmt: skip
+    data = replace(data, hardware_metrics=names, baseline_example=traced(data.baseline_example), variants=variants)
+    script = """
+      const field = document.getElementById("filters").elements.relation;
+      field.value = "every";
+      field.dispatchEvent(new Event("input", { bubbles: true }));
+      const table = document.querySelector(".pairs");
+      const widths = [...table.querySelector("tbody tr").cells].slice(1).map((cell) => Math.round(cell.clientWidth));
+      return { page: document.documentElement.scrollWidth, shown: table.clientWidth, whole: table.scrollWidth, widths };
+    """
+    found = run_in(render(data), script, tmp_path, width=width)
+    assert (found["errors"], found["page"]) == ([], width)
+    assert found["whole"] == found["shown"]
+    assert (len(set(found["widths"])) == 1) == (width <= 860)  # cards have a line for each value
 
 
 @pytest.mark.parametrize(("width", "dark"), [(400, False), (800, True)])

@@ -13,13 +13,14 @@ import numpy as np
 import pytest
 
 from measure.report.elements import code_markup
-from measure.report.figures import _run_ticks, across_runs
+from measure.report.figures import _run_ticks, across_runs, across_runs_data
 from measure.report.html import STATIC_ROWS, render
 from measure.report.model import ReportData
 from measure.report.next_steps import headline, next_steps
 from measure.report.packing import packed
 from measure.report.page import embedded_json
 from measure.report.page_data import TRACE_VALUES, _interval, page_data, pair_name, pair_rows
+from measure.report.pair_columns import PAIR_COLUMNS, pair_values
 from measure.report.style import DARK_VERDICTS, VERDICTS
 from tests.measure.report.page_structure import problems
 from tests.measure.report.synthetic_report import synthetic_report
@@ -38,6 +39,8 @@ def page(data: ReportData) -> str:
 
 
 def unpacked(one: dict[str, Any]) -> np.ndarray:
+    if "f" in one:
+        return np.frombuffer(base64.b64decode(one["f"]), "<f4").astype(float)
     steps = np.frombuffer(base64.b64decode(one["q"]), "<u2").astype(float)
     return np.where(steps == 65535, np.nan, one["lo"] + one["step"] * steps)
 
@@ -122,12 +125,14 @@ def test_every_figure_has_a_caption_and_its_data(page: str) -> None:
         assert 'href="data:text/csv' in figure or "data-csv=" in figure
 
 
-def test_runs_of_each_variant_are_numbered_from_one(data: ReportData) -> None:
-    """They were numbered on, so that the first run of a variant was 12."""
-    assert _run_ticks([10, 3, 1]) == [(1, 1), (4, 4), (7, 7), (10, 10), (12, 1), (13, 2), (14, 3), (16, 1)]
+def test_runs_of_each_variant_are_numbered_from_zero_as_in_the_data_and_the_library(data: ReportData) -> None:
+    """They were numbered on, so that the first run of a variant was 12; and from 1, where the data began at 0."""
+    assert _run_ticks([10, 3, 1]) == [(0, 0), (3, 3), (6, 6), (9, 9), (11, 0), (12, 1), (13, 2), (15, 0)]
+    _, rows = across_runs_data(data)
+    assert [row[1] for row in rows[: len(data.baseline_rho)]] == list(range(len(data.baseline_rho)))
     (axes,) = across_runs(data).axes
     labels = [label.get_text() for label in axes.get_xticklabels()]
-    assert labels == ["1", "3", "6", "8"] * (1 + len(data.variants))
+    assert labels == ["0", "2", "5", "7"] * (1 + len(data.variants))
 
 
 def test_columns_say_what_intervals_and_alignments_they_have(page: str, data: ReportData) -> None:
@@ -147,27 +152,35 @@ def test_csv_of_a_figure_has_what_it_shows(page: str, data: ReportData) -> None:
     found = re.search(r'download="runs.csv" href="data:text/csv;base64,([^"]*)"', page)
     assert found
     head, *rows = base64.b64decode(found.group(1)).decode().splitlines()
-    assert head.startswith("variant,run,EVENT_0")
+    assert head.startswith("variant,run,PAPI_EVENT_0")
     assert len(rows) == len(data.baseline_rho) + sum(len(one.rho) for one in data.variants)
+    found = re.search(r'download="changes-variant 1.csv" href="data:text/csv;base64,([^"]*)"', page)
+    assert found
+    head, first, *_ = base64.b64decode(found.group(1)).decode().splitlines()
+    columns = head.split(",")
+    assert set(columns) < set(PAIR_COLUMNS)
+    worst = pair_values(data.variants[1].inner.pairs[0])
+    assert first == ",".join(str(worst[column]) for column in columns)
 
 
 def test_numbers_of_the_script_are_those_of_the_analysis(page: str, data: ReportData) -> None:
     found = data_in(page)
     inner = data.variants[1].inner
     columns = {name: unpacked(one) for name, one in found["variants"][1]["comparisons"]["inner"]["columns"].items()}
-    for name, attribute in (("change", "delta_z"), ("before", "baseline_rho"), ("p", "p_adjusted")):
-        assert np.allclose(columns[name], [getattr(pair, attribute) for pair in inner.pairs], atol=1e-4)
-    assert [found["metrics"][int(n)] for n in columns["a"]] == [pair.a.removeprefix("PAPI_") for pair in inner.pairs]
+    for name, attribute in (("delta_z", "delta_z"), ("baseline_rho", "baseline_rho"), ("p", "p_adjusted")):
+        assert np.allclose(columns[name], [getattr(pair, attribute) for pair in inner.pairs], rtol=1e-7, atol=0)
+    assert [found["metrics"][int(n)] for n in columns["a"]] == [pair.a for pair in inner.pairs]
+    assert found["shortNames"]["PAPI_EVENT_02"] == "EVENT_02"
     trace = found["baseline"]["example"]
     assert trace["buckets"] == 0
     assert np.array_equal(
-        unpacked(trace["series"]["EVENT_02"][0]), data.baseline_example.series("PAPI_EVENT_02")
+        unpacked(trace["series"]["PAPI_EVENT_02"][0]), data.baseline_example.series("PAPI_EVENT_02")
     )  # counts are exact
     before = np.tanh(np.arctanh(data.baseline_rho[:, 2, 1]).mean())
-    assert unpacked(found["baseline"]["rho"])[2] == pytest.approx(before, abs=1e-3)
+    assert unpacked(found["baseline"]["rho"])[2] == pytest.approx(before, abs=1e-4)
     i, j = found["runPairs"][0]
     runs = found["variants"][1]["runs"]
-    assert unpacked(runs)[: runs["n"]] == pytest.approx(data.variants[1].rho[:, i, j], abs=1e-3)
+    assert unpacked(runs)[: runs["n"]] == pytest.approx(data.variants[1].rho[:, i, j], abs=1e-4)
 
 
 def test_the_alignment_of_the_example_runs_is_there(page: str) -> None:
@@ -185,7 +198,7 @@ def test_long_traces_keep_their_extremes(data: ReportData) -> None:
     values[777, 2] = 900
     long = replace(data, baseline_example=replace(data.baseline_example, values=values))
     trace = page_data(long)["baseline"]["example"]
-    low, mean, high = (unpacked(one) for one in trace["series"]["EVENT_02"])
+    low, mean, high = (unpacked(one) for one in trace["series"]["PAPI_EVENT_02"])
     assert trace["records"] == records
     assert 0 < trace["buckets"] == len(low) < records / 3
     assert (low.min(), high.max(), int(high.argmax())) == (1, 900, 777 * trace["buckets"] // records)

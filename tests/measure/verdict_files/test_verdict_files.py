@@ -22,12 +22,12 @@ from click.testing import CliRunner, Result
 
 import measure as library
 from measure.cli import main
+from measure.report.pair_columns import PAIR_COLUMNS
 from measure.verdict_files.annotations import github_lines
 from measure.verdict_files.deliver import deliver
 from measure.verdict_files.junit import junit_text
 from measure.verdict_files.markdown import markdown_text
 from measure.verdict_files.options import VerdictOptions
-from measure.verdict_files.pair_tables import PAIR_COLUMNS
 from measure.verdict_files.verdict_table import Judgement, VerdictTable
 from tests.measure.demo_program import CAMPAIGN, PROGRAM
 
