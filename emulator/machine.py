@@ -232,9 +232,10 @@ class Machine:
 
     @property
     def reuse_times(self) -> NDArray[np.int64]:
-        """Accesses while ``reuse_times`` was selected, by the bits of the instructions since their line was touched
-        last, ``(REUSE_BINS,)``: entry b counts times from 2**(b - 1) to 2**b - 1."""
-        return self.hart.reuses.sum(axis=0)[::-1]
+        """Accesses while ``reuse_times`` was selected, ``(2 * REUSE_BINS,)``: by the bits of the instructions since
+        their line was touched last, entry b counts times from 2**(b - 1) to 2**b - 1; then those that had more than
+        `NEAR_BITS` bits, by the bits of the instructions since the last such access to their page."""
+        return self.hart.reuse_times()
 
     def touched_lines(
         self, at_most: int = 1 << 20

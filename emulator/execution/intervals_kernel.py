@@ -137,11 +137,14 @@ def close_interval(jobs: NDArray[np.void], n_blocks: Integer, totals: Totals, wr
                 written.executions[entry] = executed
                 before[block] = counts[block]
                 entry += 1
-    bins = written.reuse_times.shape[1]
-    for place in range(bins):
+    copies, bins = totals.reuses.shape[0] - 1, totals.reuses.shape[1]
+    for place in range(2 * bins):  # of lines, in several copies, then of pages, as `Hart.reuse_times` has them
         total = 0
-        for copy in range(totals.reuses.shape[0]):
-            total += totals.reuses[copy, bins - 1 - place]
+        if place < bins:
+            for copy in range(copies):
+                total += totals.reuses[copy, bins - 1 - place]
+        else:
+            total = totals.reuses[copies, 2 * bins - 1 - place]
         written.reuse_times[done, place] = total - totals.reuses_before[place]
         totals.reuses_before[place] = total
     written.ends[done] = job.instructions

@@ -135,7 +135,8 @@ class Snapshot:
     """The result of `Machine.snapshot`; it may be restored any number of times.
 
     ``state``: the hart's state without counts; ``counts``: executions of the blocks; ``pages``: numbers of the mapped
-    pages; ``line_times``: timestamps of their lines' touches and writes, a row per page each; None if not selected.
+    pages; ``line_times``: timestamps of their lines' touches and writes, a row per page each, and ``page_times``, their
+    own; None if not selected.
     """
 
     memory: MemoryState
@@ -144,6 +145,7 @@ class Snapshot:
     counts: NDArray[np.int64]
     pages: NDArray[np.int64]
     line_times: NDArray[np.uint32] | None
+    page_times: NDArray[np.uint32] | None
     instructions: int
 
 
@@ -156,9 +158,10 @@ def take_snapshot(
     pages = _pages_with_lines(memory)
     hart.add_up_counters()
     line_times = None if timestamps is None else _rows(timestamps)[:, pages].copy()
+    page_times = None if timestamps is None else timestamps.page_times[pages].copy()
     return Snapshot(
         save_memory(memory), ObjectsState(kernel_roots, without), hart.everything[:COUNTS_OFFSET].copy(),
-        hart.counts[:n_blocks].copy(), pages, line_times, instructions,
+        hart.counts[:n_blocks].copy(), pages, line_times, page_times, instructions,
     )  # fmt: skip
 
 
@@ -167,9 +170,12 @@ def restore_snapshot(
 ) -> None:
     """Restore the guest's state; blocks discovered since, up to ``n_blocks``, get a count of 0."""
     if timestamps is not None:
-        _rows(timestamps)[:, _pages_with_lines(memory)] = 0
-        if saved.line_times is not None:
+        with_lines = _pages_with_lines(memory)
+        _rows(timestamps)[:, with_lines] = 0
+        timestamps.page_times[with_lines] = 0
+        if saved.line_times is not None and saved.page_times is not None:
             _rows(timestamps)[:, saved.pages] = saved.line_times
+            timestamps.page_times[saved.pages] = saved.page_times
             memory.unmapped[saved.pages] |= MAPPED  # `touched_lines` may have dropped some since
     restore_memory(memory, saved.memory)
     saved.objects.restore()

@@ -1,9 +1,10 @@
 """Models how long an interval waits for memory, from its reuse times: data behaviour that code signatures cannot show.
 
 Two intervals with the same code can differ many times in their misses. The emulator counts after how long each line
-is touched again; the misses of a cache of any size follow from that, and with the machine's latencies the cycles that
-an instruction waits. The result is no estimate of CPI but a coordinate: intervals of a phase that are close in it
-behave alike, and between two simulated intervals others can be interpolated.
+is touched again; the misses of a cache of any size follow from that, in the same way those of a TLB from the times of
+pages, and with the machine's latencies the cycles that an instruction waits. The result is no estimate of CPI but a
+coordinate: intervals of a phase that are close in it behave alike, and between two simulated intervals others can be
+interpolated.
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from emulator.engine.hart_state import REUSE_BINS
+from emulator.memory import PAGE_BYTES
 from emulator.timing.machine_config import MachineConfig
 from emulator.timing.warm import Fills
 from measure.cycle_close.reuse_kernel import Waits, add_waits
 
 
 class WaitModel:
-    """Estimated cycles per instruction that a machine waits for data, for one interval after another.
+    """Estimated cycles per instruction that a machine waits for data and page walks, for one interval after another.
 
     Misses of a cache with LRU replacement follow from an interval's own reuse times. With random replacement, and
     nearly so with FIFO, they depend on the number of lines that have come in since a line was touched, which may be
@@ -32,12 +35,20 @@ class WaitModel:
         below = [config.memory.latency_cycles] if config.l2 is None else [
             config.l2.hit_latency_cycles, config.memory.latency_cycles,
         ]  # fmt: skip
-        # Sizes are in lines of the first level, since these are counted, even for levels with larger lines.
+        self._n_caches = len(caches)
+        # Sizes are in lines of the first level, since these are counted, even for levels with larger lines; the TLB's
+        # in the emulator's pages.
+        sizes = [cache.size_bytes / config.l1d.line_bytes for cache in caches]
+        has_history = [cache.replacement != "lru" for cache in caches]
+        first_bins = [0] * len(caches)
+        if config.dtlb is not None:
+            sizes.append(config.dtlb.entries * config.memory.page_bytes / PAGE_BYTES)
+            below.append(config.dtlb.miss_penalty_cycles)
+            has_history.append(config.dtlb.replacement != "lru")
+            first_bins.append(REUSE_BINS)
         self.arrays = Waits(
-            np.zeros(1, np.int64), np.zeros(1024, np.int64),
-            np.array([cache.size_bytes / config.l1d.line_bytes for cache in caches]),
-            np.array(below, np.float64), np.array([cache.replacement != "lru" for cache in caches]),
-            np.zeros((len(caches), 1024)),
+            np.zeros(1, np.int64), np.zeros(1024, np.int64), np.array(sizes, np.float64), np.array(below, np.float64),
+            np.array(has_history), np.zeros((len(sizes), 1024)), np.array([*first_bins, REUSE_BINS]),
         )  # fmt: skip
 
     def make_room(self, n: int) -> None:
@@ -53,8 +64,8 @@ class WaitModel:
     def add(self, ends: NDArray[np.int64], reuse_times: NDArray[np.int64]) -> NDArray[np.float64]:
         """Waiting of the next intervals, in cycles per instruction, ``(n,)``.
 
-        ``ends``: (n,) instructions from the start to each interval's end; ``reuse_times``: ``(n, bins)`` as in
-        `emulator.execution.intervals.Intervals`.
+        ``ends``: (n,) instructions from the start to each interval's end; ``reuse_times``: ``(n, 2 * REUSE_BINS)`` as
+        in `emulator.execution.intervals.Intervals`.
         """
         self.make_room(len(ends))
         out = np.zeros(len(ends))
@@ -66,14 +77,14 @@ class WaitModel:
 
         None when they are not needed: without intervals, or if all replacement is LRU.
         """
-        n, has_history = int(self.arrays.state[0]), self.arrays.has_history.tolist()
+        n, has_history = int(self.arrays.state[0]), self.arrays.has_history[: self._n_caches].tolist()
         if n == 0 or not any(has_history):
             return None
         ends = self.arrays.ends[: n + 1]
         at = np.concatenate([ends[ends < instructions], [instructions]])
         ago = (instructions - at)[::-1].astype(np.float64)
         since = []
-        for is_kept, all_fills in zip(has_history, self.arrays.fills, strict=True):
+        for is_kept, all_fills in zip(has_history, self.arrays.fills[: self._n_caches], strict=True):
             fills = np.interp(at, ends, all_fills[: n + 1])
             since.append((fills[-1] - fills)[::-1] if is_kept else ago)
         return Fills(ago, since[0], since[-1])

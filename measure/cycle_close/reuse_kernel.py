@@ -45,8 +45,9 @@ class Waits(NamedTuple):
     """The state of a `measure.cycle_close.reuse.WaitModel`.
 
     ``state``: (1,), number of intervals so far; ``ends``: (m,) instructions from the start to the end of each, the
-    first entry 0; for each of n cache levels ``lines``, ``latencies`` (of a miss) [cycles], ``has_history``, (n,), and
-    ``fills``, (n, m), misses from the start to each of ``ends``.
+    first entry 0; for each of n levels, caches and then a TLB, ``lines`` or pages, ``latencies`` (of a miss) [cycles],
+    ``has_history``, (n,), and ``fills``, (n, m), misses from the start to each of ``ends``. ``first_bins``, (n + 1,):
+    the place of a level's bins among those of an interval, and the number of bins of each.
     """
 
     state: NDArray[np.int64]
@@ -55,12 +56,13 @@ class Waits(NamedTuple):
     latencies: NDArray[np.float64]
     has_history: NDArray[np.bool_]
     fills: NDArray[np.float64]
+    first_bins: NDArray[np.int64]
 
 
 @kernel
 def add_wait(waits: Waits, end: int, reuse_times: NDArray[np.int64]) -> float:
     """Add the next interval, up to ``end`` instructions, for which there is room; its waiting, in cycles per
-    instruction. ``reuse_times``: (1, bins)."""
+    instruction. ``reuse_times``: (1, bins of lines and of pages)."""
     n = waits.state[0]
     waits.state[0] = n + 1
     waits.ends[n + 1] = end
@@ -68,12 +70,14 @@ def add_wait(waits: Waits, end: int, reuse_times: NDArray[np.int64]) -> float:
     total = 0.0
     for level in range(len(waits.lines)):
         lines, latency = waits.lines[level], waits.latencies[level]
+        first, bins = waits.first_bins[level], waits.first_bins[len(waits.lines)]
         if waits.has_history[level]:
             fills = waits.fills[level]
-            add_evictions(waits.ends, reuse_times, n, lines, fills)
+            add_evictions(waits.ends, reuse_times, first, bins, n, lines, fills)
             total += (fills[n + 1] - fills[n]) * latency
         else:
-            total += misses_of(reuse_times[0], instructions, lines) * latency
+            times = reuse_times[0]
+            total += misses_of(times[first : first + bins], instructions, lines) * latency
     return total / max(instructions, 1)
 
 
@@ -88,6 +92,8 @@ def add_waits(waits: Waits, ends: NDArray[np.int64], reuse_times: NDArray[np.int
 def add_evictions(
     ends: NDArray[np.int64],
     reuse_times: NDArray[np.int64],
+    first_bin: int,
+    bins: int,
     first: int,
     lines: float,
     fills: NDArray[np.float64],
@@ -95,13 +101,12 @@ def add_evictions(
     """Misses of a cache of ``lines`` lines with random replacement: fills ``fills[first + 1 :]``.
 
     ``fills[k]``, (n + 1,): misses from the start to ``ends[k]``, (n + 1,). ``reuse_times``: of the intervals from
-    ``first`` on, as above. StatCache (Berg and Hagersten, ISPASS 2004): a line survives the evictions that follow an
+    ``first`` on, in ``bins`` from ``first_bin`` on, as above. StatCache (Berg and Hagersten, ISPASS 2004): a line survives the evictions that follow an
     access with probability exp(-evictions / lines). Here the evictions before an interval are those of the intervals
     before it, and those inside are spread evenly; nothing is evicted before the cache is full.
     misses = sum(accesses * (1 - exp(...))) is convex in the misses: Newton's steps from above converge to the largest
     solution.
     """
-    bins = reuse_times.shape[1]
     before = np.zeros(bins)
     inside = np.zeros(bins)
     for row in range(reuse_times.shape[0]):
@@ -112,7 +117,7 @@ def add_evictions(
         misses = 0.0
         at = done
         for bin_ in range(bins):
-            misses += reuse_times[row, bin_]
+            misses += reuse_times[row, first_bin + bin_]
             time = 0.75 * 2.0**bin_  # the middle of the bin
             inside[bin_] = min(time, 0.5 * length) / max(length, 1) / lines if is_full else 0.0
             moment = begin + 0.5 * length - time
@@ -122,11 +127,11 @@ def add_evictions(
             if at < done:
                 was += (fills[at + 1] - was) * min(max(moment - ends[at], 0.0) / (ends[at + 1] - ends[at]), 1.0)
             before[bin_] = (old - max(was - lines, 0.0)) / lines if moment < begin else 0.0
-        never = float(reuse_times[row, bins - 1])
+        never = float(reuse_times[row, first_bin + bins - 1])
         for _ in range(50):
             difference, slope = misses - never, 1.0
             for bin_ in range(bins - 1):
-                accesses = reuse_times[row, bin_]
+                accesses = reuse_times[row, first_bin + bin_]
                 if accesses:
                     stays = np.exp(-before[bin_] - inside[bin_] * misses)
                     difference -= accesses * (1.0 - stays)

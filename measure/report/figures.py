@@ -146,7 +146,8 @@ def across_runs(data: ReportData) -> Any:
     axes.set_xticks([place for place, _ in ticks], [str(number) for _, number in ticks])
     axes.set_xlabel("run of the baselines, and of each variant")
     axes.set_ylabel("Spearman's rho within a run")
-    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
+    if pairs:  # where no correlation is defined there is none to name
+        axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
     return figure
 
 

@@ -9,10 +9,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from emulator.engine.hart_state import OFFSETS, REUSE_BINS, REUSE_COPIES, REUSE_OFFSET
-from emulator.engine.instrument.line_timestamps import writes_offset
+from emulator.engine.hart_state import (
+    NEAR_BITS,
+    OFFSETS,
+    PAGE_REUSE_OFFSET,
+    REUSE_BINS,
+    REUSE_COPIES,
+    REUSE_OFFSET,
+)
+from emulator.engine.instrument.line_timestamps import pages_offset, writes_offset
 from emulator.events import HELD_WRITTEN, TraceSelection
 from emulator.isa.decode import DYNAMIC_ROUNDING
+from emulator.memory import PAGE_SHIFT
 
 MASK = (1 << 64) - 1
 ADDRESS_LIMIT = (1 << 31) - 1  # the highest guest address
@@ -229,7 +237,7 @@ class Emitter:
 
     def touch(self, address: V, time: V, is_store: bool, selection: TraceSelection) -> None:
         """Store ``time`` (an i32) as the timestamp of the line at ``address``, also of its write if ``is_store``, and
-        count the reuse time if it is selected.
+        count the reuse time if it is selected, after a long one also that of the page.
 
         The address may lie in a guard when the access is about to fault: the table covers all of 32 bits.
         """
@@ -249,6 +257,23 @@ class Emitter:
         # Neighbouring accesses count in different copies: increments of one word would wait for each other.
         self._copy = (self._copy + 1) % REUSE_COPIES
         offset = REUSE_OFFSET + 8 * REUSE_BINS * self._copy
+        self._count_zeros(offset, zeros)
+        far, on = self.fresh_label("far"), self.fresh_label("on")
+        is_far = self.let(f"icmp ult i32 {zeros}, {32 - NEAR_BITS}")
+        self.say(f"br i1 {is_far}, label %{far}, label %{on}, {RARELY}")
+        self.start(far)
+        page = self.let(f"zext i32 {self.let(f'lshr i32 {low}, {PAGE_SHIFT}')} to i64")
+        pages = self.let(f"getelementptr i8, ptr {table}, i64 {pages_offset(selection.line_bits)}")
+        place = self.let(f"getelementptr i32, ptr {pages}, i64 {page}")
+        before = self.let(f"load i32, ptr {place}")
+        self.say(f"store i32 {time}, ptr {place}")
+        zeros = self.let(f"call i32 @llvm.ctlz.i32(i32 {self.let(f'sub i32 {time}, {before}')}, i1 false)")
+        self._count_zeros(PAGE_REUSE_OFFSET, zeros)
+        self.say(f"br label %{on}")
+        self.start(on)
+
+    def _count_zeros(self, offset: int, zeros: V) -> None:
+        """Count in the histogram of reuse times at ``offset`` in the hart's state."""
         histogram = self.let(f"getelementptr i8, ptr %st, i64 {offset}")
         self.count_at(self.let(f"getelementptr i64, ptr {histogram}, i64 {self.let(f'zext i32 {zeros} to i64')}"))
 

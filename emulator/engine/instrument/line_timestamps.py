@@ -8,6 +8,9 @@ line not touched for 4.3 G instructions looks younger than it is.
 Stores write their time into a second table, too, which lies behind the first: a line that has stayed in a cache since
 it was written is dirty.
 
+Accesses after a long time timestamp their page in a third table, and count how long none such had been made to it: page
+walks follow from that, as misses of caches do from the times of lines.
+
 Accesses to lines that other accesses of their block timestamp get none themselves (`timestamped_accesses`).
 """
 
@@ -20,9 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emulator.engine.address_tables import Table
-from emulator.engine.hart_state import REUSE_BINS, Hart
+from emulator.engine.hart_state import NEAR_BITS, REUSE_BINS, Hart
 from emulator.events import ACCESS_STORE
 from emulator.isa.decode import Instruction
+from emulator.memory import PAGE_SHIFT
 
 FAR = 1 << 20  # beyond all offsets
 COVERED_BYTES = 32
@@ -84,19 +88,28 @@ def writes_offset(line_bits: int) -> int:
     return (4 << (32 - line_bits)) + _SKEW_BYTES
 
 
+def pages_offset(line_bits: int) -> int:
+    """The offset of the timestamps of pages in the table [bytes]."""
+    return 2 * writes_offset(line_bits)
+
+
 class LineTimestamps:
-    """The timestamps of one hart, for lines of ``1 << line_bits`` bytes. Raises `ValueError` for a bad line size."""
+    """The timestamps of one hart, for lines of ``1 << line_bits`` bytes. Raises `ValueError` for a bad line size.
+
+    ``page_times``: when an access to each page was made last whose line had not been touched for long; 0 for never.
+    """
 
     def __init__(self, hart: Hart, line_bits: int) -> None:
         if not 2 <= line_bits <= 12:
             raise ValueError(f"got lines of {1 << line_bits} bytes, expected a power of two from 4 to 4096")
         self.line_bits = line_bits
         self._hart = hart
-        self._table = Table(2 * writes_offset(line_bits))
+        self._table = Table(pages_offset(line_bits) + (4 << (32 - PAGE_SHIFT)))
         touched = self._table.view("u4")[: 1 << (32 - line_bits)]
         self._times: NDArray[np.uint32] = np.lib.stride_tricks.as_strided(
             touched, (2, len(touched)), (writes_offset(line_bits), touched.itemsize)
         )
+        self.page_times: NDArray[np.uint32] = self._table.view("u4")[pages_offset(line_bits) // 4 :]
         hart.set("line_timestamps", self._table.address)
 
     def touch(self, address: int, time: int, is_store: bool, reuse_times: bool) -> None:
@@ -106,6 +119,11 @@ class LineTimestamps:
         self._times[: 1 + is_store, line] = time & 0xFFFFFFFF
         if reuse_times:
             self._hart.reuses[0, REUSE_BINS - 1 - age.bit_length()] += 1
+            if age.bit_length() > NEAR_BITS:
+                page = (address & 0xFFFFFFFF) >> PAGE_SHIFT
+                age = (time - int(self.page_times[page])) & 0xFFFFFFFF
+                self.page_times[page] = time & 0xFFFFFFFF
+                self._hart.reuses[-1, REUSE_BINS - 1 - age.bit_length()] += 1
 
     @property
     def times(self) -> NDArray[np.uint32]:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from emulator.engine.hart_state import REUSE_BINS
+from emulator.engine.hart_state import NEAR_BITS, REUSE_BINS
 from emulator.engine.instrument.line_timestamps import timestamped_accesses, writes_offset
 from emulator.engine.translator import Translator
 from emulator.events import ACCESS_STORE, FULL_RECORD, NEVER, BlockFacts, TraceSelection
@@ -20,6 +20,7 @@ from emulator.execution.intervals_kernel import DONE, ENOUGH
 from emulator.isa.decode import Instruction, decode
 from emulator.kernels.jit import BoundKernel, kernel
 from emulator.machine import Machine
+from emulator.memory import PAGE_SHIFT
 from instrumenter.building.program_build import build_program
 
 GUEST = Path(__file__).parents[1] / "guest"
@@ -42,7 +43,8 @@ class Twin:
         self.timestamped_accesses: dict[int, list[bool]] = {}
         self.last: dict[int, int] = {}
         self.written: dict[int, int] = {}
-        self.reuses = np.zeros(REUSE_BINS, np.int64)
+        self.pages: dict[int, int] = {}
+        self.reuses = np.zeros(2 * REUSE_BINS, np.int64)
         self.executions: dict[int, int] = {}
         self.now = 0
 
@@ -75,6 +77,11 @@ class Twin:
         age = time - self.last[line] if line in self.last else time + (1 << 31)
         self.last[line] = time
         self.reuses[age.bit_length()] += 1
+        if age.bit_length() > NEAR_BITS:
+            page = address >> PAGE_SHIFT
+            age = time - self.pages[page] if page in self.pages else time + (1 << 31)
+            self.pages[page] = time
+            self.reuses[REUSE_BINS + age.bit_length()] += 1
 
 
 def by_pc(machine: Machine) -> dict[int, int]:
@@ -188,7 +195,7 @@ def end_after(written: Written, most: int, seen: NDArray[np.int64]) -> None:
     seen[1] += written.ends[row]
     for place in range(written.starts[row], written.starts[row + 1]):
         seen[2] += written.executions[place] * (written.blocks[place] + 1)
-    for place in range(REUSE_BINS):
+    for place in range(2 * REUSE_BINS):
         seen[3] += written.reuse_times[row, place] * place
     if row + 1 == most:
         written.job[ENOUGH] = 1
@@ -215,7 +222,7 @@ def test_a_watcher_sees_each_interval_and_ends_the_series(mixture: Path, engine:
         8,
         sum(int(part.ends.sum()) for part in parts),
         sum(int((part.executions * (part.blocks.astype(np.int64) + 1)).sum()) for part in parts),
-        sum(int((part.reuse_times * np.arange(REUSE_BINS)).sum()) for part in parts),
+        sum(int((part.reuse_times * np.arange(2 * REUSE_BINS)).sum()) for part in parts),
     ]
 
 

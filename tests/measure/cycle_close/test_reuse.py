@@ -80,12 +80,35 @@ def test_larger_caches_miss_no_more(counts: list[int], instructions: int) -> Non
 def test_waiting_is_misses_times_latency() -> None:
     config = load_machine(MACHINES / "strongarm.yaml")
     model = WaitModel(config)
-    times = np.zeros((3, 33), np.int64)
+    times = np.zeros((3, 66), np.int64)
     times[1, 32] = 1000  # never touched before
     times[2, 1] = 1000  # touched the instruction before
     waits = model.add(np.array([10_000, 20_000, 30_000]), times)
     assert waits.tolist() == pytest.approx([0, 0.1 * config.memory.latency_cycles, 0], rel=0.35)
     assert model.line_bits == 5
+
+
+@pytest.mark.parametrize("replacement", ["lru", "random"])
+def test_waiting_for_page_walks_is_that_of_a_cache_of_pages(replacement: str) -> None:
+    """A walk through 64 KiB and one through 1 MiB miss the same cache, and only the second misses the TLB."""
+    config = load_machine(MACHINES / "strongarm.yaml", [f"dtlb.replacement={replacement}"])
+    assert config.dtlb is not None
+    assert config.dtlb.entries == 128
+    n, length = 40, 100_000
+    waits = []
+    for pages in (16, 256):
+        times = np.zeros((n, 66), np.int64)
+        times[:, 15] = 5000  # lines come back after longer than the cache holds any
+        times[0, [32, 33 + 32]] = 128 * pages, pages  # never touched before
+        visits = 5000 // 128  # of a page, 128 lines long: the first access comes after all other pages
+        times[:, 33 + 8] = 5000 - visits
+        times[:, 33 + int(np.log2(pages * 128 * 20)) + 1] = visits
+        model = WaitModel(config)
+        waits.append(model.add(length * np.arange(1, n + 1), times)[-1])
+    penalty = config.dtlb.miss_penalty_cycles
+    assert waits[1] - waits[0] == pytest.approx(visits * penalty / length, rel=0.1)
+    without = WaitModel(load_machine(MACHINES / "strongarm.yaml", ["dtlb=null"]))
+    assert waits[0] == pytest.approx(without.add(length * np.arange(1, n + 1), times)[-1], rel=0.02)
 
 
 def samples_of(
@@ -226,12 +249,13 @@ def test_misses_with_random_replacement_follow_from_the_intervals_so_far(n: int,
     reuse_times = random.poisson(random.choice([0.0, 3.0, 60.0], (n, 33)))
     reuse_times[:, 20:32] = 0
     fills = np.zeros(n + 1)
-    add_evictions(ends, reuse_times, 0, lines, fills)
+    add_evictions(ends, reuse_times, 0, 33, 0, lines, fills)
     expected = naive_fills(ends.tolist(), reuse_times, lines)
     assert fills == pytest.approx(np.array(expected), rel=0.02, abs=2.0)
     by_parts = np.zeros(n + 1)
+    of_pages = np.concatenate([random.integers(0, 9, (n, 33)), reuse_times], axis=1)
     for number in range(n):
-        add_evictions(ends, reuse_times[number : number + 1], number, lines, by_parts)
+        add_evictions(ends, of_pages[number : number + 1], 33, 33, number, lines, by_parts)
     assert by_parts.tolist() == fills.tolist()
 
 
