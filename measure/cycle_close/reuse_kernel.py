@@ -101,9 +101,10 @@ def add_evictions(
     """Misses of a cache of ``lines`` lines with random replacement: fills ``fills[first + 1 :]``.
 
     ``fills[k]``, (n + 1,): misses from the start to ``ends[k]``, (n + 1,). ``reuse_times``: of the intervals from
-    ``first`` on, in ``bins`` from ``first_bin`` on, as above. StatCache (Berg and Hagersten, ISPASS 2004): a line survives the evictions that follow an
-    access with probability exp(-evictions / lines). Here the evictions before an interval are those of the intervals
-    before it, and those inside are spread evenly; nothing is evicted before the cache is full.
+    ``first`` on, in ``bins`` from ``first_bin`` on, as above. StatCache (Berg and Hagersten, ISPASS 2004): a line
+    survives the evictions that follow an access with probability exp(-evictions / lines). Here the evictions before an
+    interval are those of the intervals before it, and those inside are spread evenly; nothing is evicted before the
+    cache is full.
     misses = sum(accesses * (1 - exp(...))) is convex in the misses: Newton's steps from above converge to the largest
     solution.
     """
