@@ -27,7 +27,7 @@ from measure.console.tables import print_table
 from measure.cycle_close import results
 from measure.cycle_close.job import Job, bad_ending, check_length, failed_after, machine_for, program_file
 from measure.cycle_close.rate_labels import SHORT_LABELS
-from measure.cycle_close.rates import Columns, columns_of, deviations
+from measure.cycle_close.rates import Columns, columns_of, deviations, event_totals, events_off
 from measure.cycle_close.rerun import profile, trace_second_run
 from measure.cycle_close.rollback import RollBackTracer
 from measure.cycle_close.tracer import Category, Interval, Settings, Tracer
@@ -279,6 +279,10 @@ def summary_of(job: Job, settings: Settings, traced: Traced, full: Traced | None
                 }
                 for row in compared.to_dict("records")
             },
+            "events": {
+                name: {"full": full_total, "estimated": total, "off_percent": 100 * (total / full_total - 1)}
+                for name, (full_total, total) in event_totals(full.columns, columns).items()
+            },
         }
     return about
 
@@ -313,6 +317,7 @@ def _print(console: Console, directory: Path, traced: Traced, full: Traced | Non
         from measure.cycle_close import trace_page
 
         _print_deviations(console, deviations(full.table, traced.table))
+        console.print(f"Events: {events_off(event_totals(full.columns, traced.columns))}", style="dim")
         took = {"full_seconds": full.seconds, "speedup": full.seconds / traced.seconds}
         console.print(f"The full simulation took {trace_page.duration_text(took)}.")
     files = {"Page": "trace.html", "Trace": "trace.parquet"} | ({"Picture": "trace.png"} if picture else {})

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from common.listed_names import listed
 from emulator.timing.machine_events import Event
 from measure.cycle_close.tracer import Interval
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Columns = dict[str, NDArray]
+FAR_OFF_PERCENT, LEAST_PER_INSTRUCTION = 5.0, 1e-5
+"""Events are said to be far off from the first on; of those that happen less often, nothing is said."""
+_MOST_FAR = 8
 
 # name: (numerator, denominator, complement): the rate is numerator / denominator, or one minus it.
 RATES: dict[str, tuple[Event, Event, bool]] = {
@@ -95,6 +99,27 @@ def whole_run_error(actual: pd.DataFrame, estimated: pd.DataFrame, name: str) ->
     kept = estimated["cpi"].notna()
     truth = rate(actual)
     return 100 * abs(rate(estimated[kept]) - truth) / truth if truth > 0 else float("nan")
+
+
+def event_totals(actual: Columns, estimated: Columns) -> dict[str, tuple[float, float]]:
+    """By the name of each event that happens: how many there are, and by the estimates, in the intervals that have one;
+    those that are furthest off first, as a fraction of what there is. Both tables must have the same intervals."""
+    kept = ~np.isnan(estimated["cpi"])
+    names = [event.name.lower() for event in Event]
+    totals = {name: (float(actual[name][kept].sum()), float(estimated[name][kept].sum())) for name in names}
+    found = {name: pair for name, pair in totals.items() if pair[0] > 0}
+    return dict(sorted(found.items(), key=lambda item: -abs(item[1][1] / item[1][0] - 1)))
+
+
+def events_off(totals: Mapping[str, tuple[float, float]]) -> str:
+    """A sentence on the events of `event_totals` that are far off for the whole run."""
+    least = LEAST_PER_INSTRUCTION * totals["instructions"][0]
+    off = [(name, 100 * (total / full - 1)) for name, (full, total) in totals.items() if full >= least]
+    far = [f"{name} {percent:+.0f}%" for name, percent in off if abs(percent) > FAR_OFF_PERCENT]
+    rare = f"those that happen less often than once in {1 / LEAST_PER_INSTRUCTION:,.0f} instructions left out"
+    if not far:
+        return f"for the whole run all are less than {FAR_OFF_PERCENT:.0f}% off, {rare}."
+    return f"for the whole run {listed(far, _MOST_FAR)}; others are less than {FAR_OFF_PERCENT:.0f}% off, {rare}."
 
 
 def _accesses_per_1000_instructions(table: pd.DataFrame, name: str) -> NDArray[np.float64]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from common.distinct import distinct
 from measure.built_in.machine import DESCRIBED
 from measure.cycle_close.rate_labels import RATE_LABELS
-from measure.cycle_close.rates import Columns
+from measure.cycle_close.rates import LEAST_PER_INSTRUCTION, Columns
 from measure.report.elements import Step, bullets, data_link, paragraph, section, table, to_do
 from measure.report.page import csv_uri, plain_page
 from measure.report.traces import Line, Row, Strip, Style, TraceFigure, scripts
@@ -26,6 +26,7 @@ CATEGORIES: tuple[tuple[str, Style], ...] = (("matched", "fourth"), ("unsampled"
 """Drawn in this order, so that the few intervals that were simulated are on top."""
 MOST_PHASES = 20
 MUCH_OFF_PERCENT = 10.0
+_SHOWN_OFF_PERCENT = 1.0
 ACCESSES = "accesses_per_1000_instructions"
 _OPTIONS: dict[str, tuple[str, object]] = {
     "interval_instructions": ("--interval", 200_000), "threshold": ("--threshold", 0.25), "base": ("--base", "2L"),
@@ -50,7 +51,7 @@ def render_page(about: Mapping[str, Any], estimated: Columns, actual: Columns | 
     parts = [
         to_do(_headline(about), _steps(about), "Nothing: the trace is what it says."),
         section("The program over time", *(one.html() for one in figures)),
-        *([_deviations(about["validation"])] if "validation" in about else []),
+        *([_deviations(about["validation"]), _events(about["validation"])] if "validation" in about else []),
         _phases(estimated, actual),
         section("What the figures mean", bullets(_MEANING)),
     ]
@@ -210,6 +211,31 @@ def _deviations(validation: Mapping[str, Any]) -> Markup:
             note=True,
         ),
     )  # fmt: skip
+
+
+def _events(validation: Mapping[str, Any]) -> Markup:
+    """The events of the whole run that are off, a row an event."""
+    totals = validation["events"]
+    least = LEAST_PER_INSTRUCTION * totals["instructions"]["full"]
+    rows = [(name, found["full"], found["estimated"], found["off_percent"]) for name, found in totals.items()]
+    shown = [
+        (name, f"{full:,.0f}", f"{estimated:,.0f}", f"{off:+.1f}%")
+        for name, full, estimated, off in rows if full >= least and abs(off) > _SHOWN_OFF_PERCENT
+    ]  # fmt: skip
+    link = data_link("events", csv_uri(("event", "full", "estimated", "off_percent"), rows), "Data of all events (CSV)")
+    what = (
+        "Events in all intervals that have an estimate, for which the columns of trace.parquet add up. Those are not "
+        f"shown that are at most {_SHOWN_OFF_PERCENT:.0f}% off, or happen less often than once in "
+        f"{1 / LEAST_PER_INSTRUCTION:,.0f} instructions. Samples are chosen for code and waiting for memory: events "
+        "that depend on neither, as write-backs do on what was written long ago, may be far off where the rates above "
+        "are good."
+    )
+    heads = ("event", "full simulation", "estimates", "off")
+    return section(
+        "Events of the whole run",
+        table("Events of the whole run", heads, shown) if shown else Markup(""),
+        Markup('<p class="note">{} {}</p>').format(what, link),
+    )
 
 
 def _phases(estimated: Columns, actual: Columns | None) -> Markup:

@@ -98,6 +98,12 @@ def test_a_trace_is_written_and_validated(source: Path, tmp_path: Path, extra: l
     assert about["intervals"] == len(table)
     assert sum(about["share"].values()) == pytest.approx(1)
     assert about["validation"]["metrics"]["cpi"]["deviation_percent"] < 10
+    assert "Events: for the whole run " in result.output
+    events, known = about["validation"]["events"], table[table["cpi"].notna()]
+    for name in ("stores", "l1d_misses"):
+        assert events[name]["estimated"] == pytest.approx(known[name].sum())
+        assert events[name]["off_percent"] == pytest.approx(100 * (known[name].sum() / events[name]["full"] - 1))
+    assert events["cycles"]["full"] == pytest.approx(known["actual_cycles"].sum())
     assert (about["share"]["unsampled"] == 0) == bool({"--twice", "--roll-back"} & set(extra))
     assert (tmp_path / "trace.png").read_bytes()[:4] == b"\x89PNG"
     check_page(tmp_path, table, about)
@@ -108,6 +114,9 @@ def check_page(folder: Path, table: pd.DataFrame, about: dict[str, Any]) -> None
     page = (folder / "trace.html").read_text()
     assert problems(page) == []
     assert figures_without_caption_or_data(page) == []
+    assert {row[0]: float(row[3]) for row in csv_in(page, "events")[1:]} == pytest.approx(
+        {name: found["off_percent"] for name, found in about["validation"]["events"].items()}
+    )
     head, *rows = csv_in(page, "phases-sampled")
     assert [int(row[0]) for row in rows] == sorted(set(table["phase"]))
     for row in (dict(zip(head, one, strict=True)) for one in rows):

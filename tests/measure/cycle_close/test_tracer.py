@@ -18,7 +18,7 @@ from emulator.timing.inorder import InOrderCore
 from emulator.timing.machine_events import Event
 from emulator.timing.machine_file import load_machine
 from instrumenter.building.program_build import build_program
-from measure.cycle_close.rates import deviations, pointwise_deviation, table_of
+from measure.cycle_close.rates import deviations, event_totals, events_off, pointwise_deviation, table_of
 from measure.cycle_close.signature import SignatureMaker, entry_of
 from measure.cycle_close.tracer import Category, Interval, Settings, Tracer
 from measure.cycle_close.warmup import RecordQueue
@@ -240,3 +240,23 @@ def test_short_intervals_are_refused(program: Path) -> None:
         pytest.raises(ValueError, match="intervals of 10 instructions"),
     ):
         Tracer(machine, InOrderCore(MACHINE, 1), Settings(interval_instructions=10))
+
+
+def test_events_that_are_far_off_for_the_whole_run_are_named() -> None:
+    def columns(**totals: float) -> dict[str, np.ndarray]:
+        found = {event.name.lower(): np.zeros(3) for event in Event}
+        found |= {name: np.array([total, total, 0.0]) for name, total in totals.items()}
+        return found | {"cpi": np.array([1.0, 1.0, np.nan])}
+
+    full = columns(instructions=1e6, cycles=2e6, memory_writes=5000, l2_writebacks=100, fences=3)
+    estimated = columns(instructions=1e6, cycles=1.97e6, memory_writes=2000, l2_writebacks=120, fences=9)
+    full["cycles"][2] = 1e9  # an interval without an estimate counts in neither
+    totals = event_totals(full, estimated)
+    assert list(totals) == ["fences", "memory_writes", "l2_writebacks", "cycles", "instructions"]
+    assert totals["memory_writes"] == (10_000, 4000)
+    assert events_off(totals) == (
+        "for the whole run memory_writes -60%, l2_writebacks +20%; others are less than 5% off, those that happen less "
+        "often than once in 100,000 instructions left out."
+    )
+    near = event_totals(full, full)
+    assert events_off(near).startswith("for the whole run all are less than 5% off, those that")
