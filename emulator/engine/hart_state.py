@@ -88,6 +88,7 @@ PAGE_REUSE_OFFSET = REUSE_OFFSET + 8 * REUSE_BINS * REUSE_COPIES
 # The age of a line from which its page is looked at has more bits: the pages of lines that are touched all the time are
 # held by every TLB, and looking at them would cost most.
 NEAR_BITS = 10
+PAGE_BITS = 12  # log2 of the size of these pages, which is that of guest memory's
 # The time of the first instruction: a line that was never touched, 0 in the table, looks half of all time old.
 TOUCH_EPOCH = 1 << 31
 

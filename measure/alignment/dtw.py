@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from measure.alignment.windows import Window, band_window, corridor_window, full_window
+from measure.stats.correlation import runs_of_equals
 
 Method = Literal["auto", "full", "checkpoint", "band", "multiresolution", "tslearn"]
 
@@ -173,8 +174,7 @@ def warp_counts(alignment: Alignment, other_values: ArrayLike) -> NDArray[np.flo
 
 def mean_over_runs(keys: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Mean of the rows of ``values`` ``(k, ...)`` over each run of equal ``keys`` ``(k,)``, in order."""
-    starts = np.flatnonzero(np.diff(keys, prepend=-1))
-    counts = np.diff(starts, append=len(keys))
+    starts, counts = runs_of_equals(keys)
     sums = np.add.reduceat(values, starts, axis=0)
     return np.asarray(sums / counts.reshape(-1, *[1] * (values.ndim - 1)))
 

@@ -12,8 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from emulator.engine.hart_state import REUSE_BINS
-from emulator.memory import PAGE_BYTES
+from emulator.engine.hart_state import PAGE_BITS, REUSE_BINS
 from emulator.timing.machine_config import MachineConfig
 from emulator.timing.warm import Fills
 from measure.cycle_close.reuse_kernel import Waits, add_waits
@@ -42,7 +41,7 @@ class WaitModel:
         has_history = [cache.replacement != "lru" for cache in caches]
         first_bins = [0] * len(caches)
         if config.dtlb is not None:
-            sizes.append(config.dtlb.entries * config.memory.page_bytes / PAGE_BYTES)
+            sizes.append(config.dtlb.entries * config.memory.page_bytes / (1 << PAGE_BITS))
             below.append(config.dtlb.miss_penalty_cycles)
             has_history.append(config.dtlb.replacement != "lru")
             first_bins.append(REUSE_BINS)

@@ -50,16 +50,25 @@ def average_ranks(values: NDArray[Any]) -> tuple[NDArray[np.float64], int]:
     That number is 0 if all values differ.
     """
     order = np.argsort(values)  # in any order among equals, which share their rank
-    ordered = values[order]
-    first = np.empty(len(values), np.bool_)  # true where a new value starts
-    first[0] = True
-    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
-    starts = np.flatnonzero(first)
-    counts = np.diff(starts, append=len(values))
+    starts, counts = runs_of_equals(values[order])
     ranks = np.empty(len(values))
+    if len(starts) == len(values):
+        ranks[order] = np.arange(1, len(values) + 1)
+        return ranks, 0
     ranks[order] = np.repeat(starts + (counts + 1) / 2, counts)
-    most = int(counts.max())
-    return ranks, most if most > 1 else 0
+    return ranks, int(counts.max())
+
+
+def runs_of_equals(values: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where each run of equal neighbours in ``values``, (n,) with n at least 1, begins, and how long it is."""
+    first = np.empty(len(values), np.bool_)
+    first[0] = True
+    np.not_equal(values[1:], values[:-1], out=first[1:])
+    starts = first.nonzero()[0]
+    counts = np.empty(len(starts), np.int64)
+    np.subtract(starts[1:], starts[:-1], out=counts[:-1])
+    counts[-1] = len(values) - starts[-1]
+    return starts, counts
 
 
 def standard_ranks(values: NDArray[Any]) -> tuple[NDArray[np.float64], int]:

@@ -12,6 +12,7 @@ from typing import Any
 from emulator.engine.hart_state import (
     NEAR_BITS,
     OFFSETS,
+    PAGE_BITS,
     PAGE_REUSE_OFFSET,
     REUSE_BINS,
     REUSE_COPIES,
@@ -20,7 +21,6 @@ from emulator.engine.hart_state import (
 from emulator.engine.instrument.line_timestamps import pages_offset, writes_offset
 from emulator.events import HELD_WRITTEN, TraceSelection
 from emulator.isa.decode import DYNAMIC_ROUNDING
-from emulator.memory import PAGE_SHIFT
 
 MASK = (1 << 64) - 1
 ADDRESS_LIMIT = (1 << 31) - 1  # the highest guest address
@@ -262,7 +262,7 @@ class Emitter:
         is_far = self.let(f"icmp ult i32 {zeros}, {32 - NEAR_BITS}")
         self.say(f"br i1 {is_far}, label %{far}, label %{on}, {RARELY}")
         self.start(far)
-        page = self.let(f"zext i32 {self.let(f'lshr i32 {low}, {PAGE_SHIFT}')} to i64")
+        page = self.let(f"zext i32 {self.let(f'lshr i32 {low}, {PAGE_BITS}')} to i64")
         pages = self.let(f"getelementptr i8, ptr {table}, i64 {pages_offset(selection.line_bits)}")
         place = self.let(f"getelementptr i32, ptr {pages}, i64 {page}")
         before = self.let(f"load i32, ptr {place}")

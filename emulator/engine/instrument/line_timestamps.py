@@ -23,10 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emulator.engine.address_tables import Table
-from emulator.engine.hart_state import NEAR_BITS, REUSE_BINS, Hart
+from emulator.engine.hart_state import NEAR_BITS, PAGE_BITS, REUSE_BINS, Hart
 from emulator.events import ACCESS_STORE
 from emulator.isa.decode import Instruction
-from emulator.memory import PAGE_SHIFT
 
 FAR = 1 << 20  # beyond all offsets
 COVERED_BYTES = 32
@@ -104,7 +103,7 @@ class LineTimestamps:
             raise ValueError(f"got lines of {1 << line_bits} bytes, expected a power of two from 4 to 4096")
         self.line_bits = line_bits
         self._hart = hart
-        self._table = Table(pages_offset(line_bits) + (4 << (32 - PAGE_SHIFT)))
+        self._table = Table(pages_offset(line_bits) + (4 << (32 - PAGE_BITS)))
         touched = self._table.view("u4")[: 1 << (32 - line_bits)]
         self._times: NDArray[np.uint32] = np.lib.stride_tricks.as_strided(
             touched, (2, len(touched)), (writes_offset(line_bits), touched.itemsize)
@@ -120,7 +119,7 @@ class LineTimestamps:
         if reuse_times:
             self._hart.reuses[0, REUSE_BINS - 1 - age.bit_length()] += 1
             if age.bit_length() > NEAR_BITS:
-                page = (address & 0xFFFFFFFF) >> PAGE_SHIFT
+                page = (address & 0xFFFFFFFF) >> PAGE_BITS
                 age = (time - int(self.page_times[page])) & 0xFFFFFFFF
                 self.page_times[page] = time & 0xFFFFFFFF
                 self._hart.reuses[-1, REUSE_BINS - 1 - age.bit_length()] += 1

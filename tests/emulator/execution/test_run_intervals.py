@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from emulator.engine.hart_state import NEAR_BITS, REUSE_BINS
+from emulator.engine.hart_state import NEAR_BITS, PAGE_BITS, REUSE_BINS
 from emulator.engine.instrument.line_timestamps import timestamped_accesses, writes_offset
 from emulator.engine.translator import Translator
 from emulator.events import ACCESS_STORE, FULL_RECORD, NEVER, BlockFacts, TraceSelection
@@ -82,6 +82,10 @@ class Twin:
             age = time - self.pages[page] if page in self.pages else time + (1 << 31)
             self.pages[page] = time
             self.reuses[REUSE_BINS + age.bit_length()] += 1
+
+
+def test_pages_whose_reuse_is_counted_are_those_of_guest_memory() -> None:
+    assert PAGE_BITS == PAGE_SHIFT  # snapshots keep the times of mapped pages
 
 
 def by_pc(machine: Machine) -> dict[int, int]:

@@ -11,7 +11,15 @@ from numpy.typing import NDArray
 from measure.alignment.setting import DEFAULT_ALIGNMENT
 from measure.perturbation.assay import MOST_PAIRS, assay, not_assessable
 from measure.perturbation.perturbation import outer_perturbation, outer_z
-from measure.perturbation.similarity import Comparison, alignment_paths, backwards, near_duplicates, prepare, similarity
+from measure.perturbation.similarity import (
+    Comparison,
+    align_in_threads,
+    alignment_paths,
+    backwards,
+    near_duplicates,
+    prepare,
+    similarity,
+)
 from measure.stats.synthetic import synthetic_program
 
 Table = NDArray[np.float64]
@@ -123,6 +131,19 @@ def test_metrics_that_are_alike_share_an_alignment_and_get_that_of_each_by_itsel
         np.testing.assert_array_equal(found[metric], path)
         one = tuple(alike if n == metric else () for n in range(6))
         assert similarity(first, second, Comparison(True, DEFAULT_ALIGNMENT, one))[metric] == shared[metric]
+
+
+@pytest.mark.parametrize("n", [40, 700])  # one after another, and in threads
+def test_many_pairs_are_aligned_as_each_is(n: int) -> None:
+    rng = np.random.default_rng(3)
+    runs = [prepare(rng.normal(size=(n, 3)), "abc", "x") for _ in range(4)]
+    pairs = [(first, second) for first in runs for second in runs if first is not second]
+    how = Comparison(True, DEFAULT_ALIGNMENT, ((),) * 3)
+    done: list[int] = []
+    found = align_in_threads(pairs, how, done.append)
+    np.testing.assert_array_equal(found, [similarity(first, second, how) for first, second in pairs])
+    assert sum(done) == len(pairs)
+    assert align_in_threads([], how, done.append) == []
 
 
 def test_a_run_backwards_has_the_same_values_in_reverse() -> None:
