@@ -78,7 +78,12 @@ def cycle_close(validated: bool = True) -> str:
     percent = dict.fromkeys(("deviation_percent", "simulated_percent", "matched_percent", "whole_run_percent"), 2.0)
     percent |= {"absolute": 0.02, "accesses_per_1000_instructions": 250.0}
     metrics = {name: {**percent, "unsampled_percent": None} for name in ("cpi", "l1d_hit_rate")}
-    about["validation"] = {"full_seconds": 2.0, "speedup": 4.0, "metrics": metrics}
+    totals = {"memory_writes": (5000.0, 2000.0), "cycles": (2e6, 1.99e6), "instructions": (1e6, 1e6)}
+    events = {
+        name: {"full": full, "estimated": guess, "off_percent": 100 * (guess / full - 1)}
+        for name, (full, guess) in totals.items()
+    }
+    about["validation"] = {"full_seconds": 2.0, "speedup": 4.0, "metrics": metrics, "events": events}
     return trace_page.render_page(about, estimated, actual)
 
 
