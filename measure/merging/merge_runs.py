@@ -21,7 +21,7 @@ from measure.alignment.setting import DEFAULT_ALIGNMENT, AlignmentSetting
 from measure.campaign.run_types import Run
 from measure.errors import MeasureError
 from measure.merging.program_progress import EventCurve, progress_boundaries, reference_events_at_boundaries
-from measure.merging.spread import Spread, spread_of_path, spread_of_progress
+from measure.merging.spread import Spread, even_spread_of_path, spread_of_progress
 from measure.stats.correlation import average_ranks
 
 if TYPE_CHECKING:
@@ -253,15 +253,15 @@ def align_run(
     names = _channels(baseline, run, channels)
     first, second = (normalised_channels(_scaled(one, names, scale), _name(one)) for one in (baseline, run))
     cost = float("nan")
+    # A wait longer than an interval leaves records in which nothing ran: nothing in them can be misplaced.
+    ran, baseline_ran = (np.diff(one.trace.boundaries_instructions) > 0 for one in (run, baseline))
     if align == "dtw":
         found = alignment.align(first, second)
-        spread, cost = spread_of_path(found.path), found.cost
+        spread, cost = even_spread_of_path(found.path, ~ran), found.cost
     else:
         spread = spread_of_progress(*(_progress(one, baseline, curve) for one in (baseline, run)))
     gap = first[:, spread.rows] - second[:, spread.columns]
     distance = float(np.sqrt(np.average((gap**2).mean(axis=0), weights=spread.shares())))
-    # A wait longer than an interval leaves records in which nothing ran: nothing in them can be misplaced.
-    ran, baseline_ran = (np.diff(one.trace.boundaries_instructions) > 0 for one in (run, baseline))
     records = spread.records(ran.astype(np.float64))
     far = baseline_ran & ((records >= STRETCHED) | (records <= 1 / STRETCHED))
     # A baseline record that begins or ends outside the run is cut short, not stretched.

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+LONGEST_SLOPE = 25.0  # records
+
 
 @dataclass(frozen=True)
 class Spread:
@@ -69,6 +71,43 @@ def spread_of_path(path: NDArray[np.int64]) -> Spread:
     before = np.cumsum(parts) - parts
     nth = np.arange(len(path)) - before[columns] + 1
     return Spread(rows, columns, nth / parts[columns], int(rows[-1]) + 1, int(columns[-1]) + 1)
+
+
+def even_spread_of_path(path: NDArray[np.int64], idle: NDArray[np.bool_]) -> Spread:
+    """The spread of a warping path, with its single steps evened out. ``idle``: ``(m,)``, the run's records in which
+    nothing ran.
+
+    A run that is a tenth longer has two records in every tenth of the baseline's by its path, and so twice the events
+    there: in the trace of an inverted index three relations changed by 0.2 to 0.3 for that alone. Each such step is
+    taken for a slope, from the middle of the stretch before it to that after it, at most `LONGEST_SLOPE` records away,
+    which moves no record by more than one. Where several steps follow one another, and where nothing ran, records were
+    put in, or left out: there the path stays as it is.
+    """
+    return spread_of_progress(np.arange(path[-1, 0] + 2.0), _even_boundaries(path, idle))
+
+
+def _even_boundaries(path: NDArray[np.int64], idle: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Where the run's boundaries lie, in records of the baseline, ``(m + 1,)``; never decreasing."""
+    rows, columns = path[:, 0], path[:, 1]
+    first_rows, first_columns = (
+        other[np.flatnonzero(np.diff(one, prepend=-1))] for one, other in ((columns, rows), (rows, columns))
+    )
+    at = np.arange(columns[-1] + 2.0)
+    in_row = np.bincount(rows)
+    own = first_rows + (at[:-1] - first_columns[first_rows]) / in_row[first_rows]
+    offset = np.append(own, rows[-1] + 1.0) - at
+    begins = np.flatnonzero(np.diff(offset, prepend=np.nan) != 0)
+    ends = np.append(begins[1:], len(offset)) - 1
+    stretches = np.flatnonzero(ends > begins)  # of records that correspond one to one
+    idle_before = np.append(0, np.cumsum(idle))
+    is_idle = idle_before[begins[stretches[1:]]] > idle_before[ends[stretches[:-1]]]
+    is_single = (np.abs(np.diff(offset[begins[stretches]])) <= 1) & ~is_idle
+    reach = np.minimum((ends - begins) / 2, LONGEST_SLOPE)
+    begin_at, end_at = begins.astype(np.float64), ends.astype(np.float64)
+    begin_at[stretches[1:][is_single]] += reach[stretches[1:][is_single]]
+    end_at[stretches[:-1][is_single]] -= reach[stretches[:-1][is_single]]
+    knots = np.column_stack([begin_at, end_at]).ravel()
+    return np.asarray(at + np.interp(at, knots, np.repeat(offset[begins], 2)))
 
 
 def spread_of_progress(baseline: NDArray[np.float64], run: NDArray[np.float64]) -> Spread:

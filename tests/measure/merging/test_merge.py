@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from measure.campaign.run_types import BASELINE, CounterPlace, Run, RunSpec, Trace
 from measure.merging.merge_runs import MergeError, align_run, merge_runs
 from measure.merging.page import shift_of
-from measure.merging.spread import Spread, spread_of_path, spread_of_progress
+from measure.merging.spread import Spread, even_spread_of_path, spread_of_path, spread_of_progress
 from measure.merging.truth import Algorithm, alignment_error, true_positions
 
 MACHINE = (Path(__file__).parents[3] / "configs" / "machines" / "desktop.yaml").read_text()
@@ -90,6 +90,33 @@ def check_spread(spread: Spread, values: NDArray[np.int64]) -> None:
 def test_counts_are_conserved_along_any_path(path: NDArray[np.int64], seed: int) -> None:
     rng = np.random.default_rng(seed)
     check_spread(spread_of_path(path), rng.integers(0, 50, (int(path[-1, 1]) + 1, 3)))
+
+
+@given(paths, st.integers(0, 2**32))
+def test_counts_are_conserved_along_an_even_path(path: NDArray[np.int64], seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    m = int(path[-1, 1]) + 1
+    found = even_spread_of_path(path, rng.random(m) < 0.2)
+    check_spread(found, rng.integers(0, 50, (m, 3)))
+    assert np.abs(found.positions() - spread_of_path(path).positions()).max() <= 1.5
+
+
+def test_runs_that_drift_apart_have_the_same_events_in_all_records() -> None:
+    """Every tenth record had the events of two, which changed relations by more than delta."""
+    rows = np.arange(200)
+    path = np.array([(row, column) for row in rows for column in range(row * 11 // 10, (row + 1) * 11 // 10)])
+    found = even_spread_of_path(path, np.zeros(220, np.bool_))
+    assert spread_of_path(path).records().max() == 2
+    assert np.abs(found.records()[10:-10] - 1.1).max() < 0.02
+    jump = np.array(
+        [*((n, n) for n in range(50)), *((49, n) for n in range(50, 54)), *((n, n + 4) for n in range(50, 90))]
+    )
+    found = even_spread_of_path(jump, np.zeros(94, np.bool_))
+    assert found.records().tolist() == spread_of_path(jump).records().tolist()
+    step = np.array([*before, *((n, n + 1) for n in range(49, 90))])
+    idle = np.arange(91) == 50
+    assert even_spread_of_path(step, idle).records().tolist() == spread_of_path(step).records().tolist()
+    assert even_spread_of_path(step, idle & False).records().max() < 1.1
 
 
 @given(bounds, bounds, st.integers(0, 2**32))
