@@ -233,8 +233,8 @@ class Machine:
     @property
     def reuse_times(self) -> NDArray[np.int64]:
         """Accesses while ``reuse_times`` was selected, ``(2 * REUSE_BINS,)``: by the bits of the instructions since
-        their line was touched last, entry b counts times from 2**(b - 1) to 2**b - 1; then those that had more than
-        `NEAR_BITS` bits, by the bits of the instructions since the last such access to their page."""
+        their line was touched last, entry b counts times from 2**(b - 1) to 2**b - 1; then accesses after a
+        thousand instructions, by the bits of the instructions since the last such access to their page."""
         return self.hart.reuse_times()
 
     def touched_lines(

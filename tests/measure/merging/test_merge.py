@@ -108,9 +108,8 @@ def test_runs_that_drift_apart_have_the_same_events_in_all_records() -> None:
     found = even_spread_of_path(path, np.zeros(220, np.bool_))
     assert spread_of_path(path).records().max() == 2
     assert np.abs(found.records()[10:-10] - 1.1).max() < 0.02
-    jump = np.array(
-        [*((n, n) for n in range(50)), *((49, n) for n in range(50, 54)), *((n, n + 4) for n in range(50, 90))]
-    )
+    before = [(n, n) for n in range(50)]
+    jump = np.array([*before, *((49, n) for n in range(50, 54)), *((n, n + 4) for n in range(50, 90))])
     found = even_spread_of_path(jump, np.zeros(94, np.bool_))
     assert found.records().tolist() == spread_of_path(jump).records().tolist()
     step = np.array([*before, *((n, n + 1) for n in range(49, 90))])
