@@ -2,8 +2,8 @@
 
 Hardware metrics come from the performance-monitoring unit, software counters from guest memory. The guest
 stops at the first block boundary near each multiple of the interval, so intervals are exact in instructions
-(to a block) and, in cycles, mostly within 1/256 of an interval. Where instructions take many times the cycles of before,
-an interval may be longer, even by several times; the next one ends at a later multiple.
+(to a block) and, in cycles, mostly within 1/256 of an interval. Where instructions take many times the cycles of
+before, an interval may be longer, even by several times; the next one ends at a later multiple.
 """
 
 from __future__ import annotations
