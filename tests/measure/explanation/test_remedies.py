@@ -14,6 +14,7 @@ import pytest
 
 from instrumenter.spec.software_metrics import MetricSpec
 from measure.alignment.setting import DEFAULT_ALIGNMENT
+from measure.campaign.run_types import CounterPlace, Run, Trace
 from measure.errors import MeasureError
 from measure.explanation import remedies as tested
 from measure.explanation.explanation_types import Remedy
@@ -184,6 +185,34 @@ def test_counts_from_a_second_run_leave_what_the_machine_counts(planted: Planted
         first, second, third = (run.trace.counts((metric,)).sum() for run in runs)
         assert second == pytest.approx(first, rel=0.02)
         assert third == pytest.approx(first, rel=0.02)
+
+
+def traced(events: np.ndarray, branches: np.ndarray, cycles: np.ndarray, clock: str) -> Run:
+    """A run whose records have 100 cycles each. ``events``, ``branches``, ``cycles``: of each step of the program."""
+    at = np.arange(0, cycles.sum() + 1, 100)
+    before = [np.concatenate([[0], np.cumsum(column)]) for column in (cycles, branches, events)]
+    columns = [np.diff(np.interp(at, before[0], column).astype(np.int64)) for column in before[1:]]
+    trace = Trace(at, at, np.stack(columns, axis=1), (clock, "mine"))
+    counters, hardware = (CounterPlace("mine", "counters", 0),), (clock,)
+    spec = SimpleNamespace(counters=counters, hardware_metrics=hardware, second_run=None)
+    return cast(Run, SimpleNamespace(spec=spec, trace=trace))
+
+
+def test_counts_are_late_by_a_clock_that_counters_leave_alone() -> None:
+    """Without counters the code with the events, half of the steps, takes a fifth of the run, not two thirds."""
+    n = np.arange(1000)
+    events, branches, cycles = np.where(n < 500, 10, 0), np.full(1000, 5), np.where(n < 500, 10, 40)
+    counted = traced(events, branches, cycles + 7 * events, "PAPI_BR_CN")
+    exact = traced(events, branches, cycles, "PAPI_BR_CN")
+    assert tested._other_counts(counted, exact) == tested._other_counts(exact, counted) == ""
+    late = traced(events[n - 300] * (n >= 300), branches, cycles, "PAPI_BR_CN")
+    said = r"up to 5\d% of the counts of mine are late or early, by more than 2% of the run's conditional branches"
+    assert re.fullmatch(said, tested._other_counts(counted, late))
+    assert re.fullmatch(said, tested._other_counts(late, counted))
+    more = traced(events, branches + events, cycles, "PAPI_BR_CN")  # as counters with a countdown have
+    assert tested._other_counts(counted, more) == ""
+    others = [traced(run_events, branches, cycles, "PAPI_LD_INS") for run_events in (events, events[::-1])]
+    assert tested._other_counts(*others) == ""  # nothing to tell a time by
 
 
 def test_every_pair_has_a_layout_of_its_own_where_runs_of_the_campaign_have(planted: Planted) -> None:
