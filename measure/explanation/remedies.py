@@ -156,18 +156,21 @@ def _tried(
     )
     judged = [judge(made[one], share) for one in candidate.runs_of]
     worst = max(judged, key=lambda one: (BEST_FIRST.index(one.verdict), largest_change(one)))
-    cycles = [
-        100 * (run.total_cycles / base.total_cycles - 1)
-        for one in candidate.runs_of
-        for run, base in zip(made[one], made[PLAIN], strict=True)
-    ]
+    cycles = max(_overhead_percent(made[one], made[PLAIN]) for one in candidate.runs_of)
     lost = [_placed(made[one], made[PLAIN]) for one in candidate.runs_of]
     lost += [] if counted is None else [_other_counts(counted, made[one][0]) for one in candidate.runs_of]
     return Remedy(
         candidate.name, candidate.about, "equivalent" if same else worst.verdict, worst, largest_change(worst),
-        float(np.mean(cycles)), "; ".join([candidate.gives_up, *filter(None, lost)]), candidate.campaign,
+        cycles, "; ".join([candidate.gives_up, *filter(None, lost)]), candidate.campaign,
         by_construction=same, on_any_machine=not any(one.second_run or one.unseen for one in candidate.runs_of),
     )  # fmt: skip
+
+
+def _overhead_percent(runs: Sequence[Run], plain: Sequence[Run]) -> float:
+    """Cycles over those of the plain program, the mean over pairs of runs."""
+    return 100 * float(
+        np.mean([run.total_cycles / base.total_cycles - 1 for run, base in zip(runs, plain, strict=True)])
+    )
 
 
 def _placed(runs: Sequence[Run], plain: Sequence[Run]) -> str:

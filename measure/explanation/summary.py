@@ -16,11 +16,15 @@ from measure.explanation.orders import INTERACTION
 from measure.perturbation.wording import in_words, p_text
 
 SCHEMA = "perturbation-explanation-1"
+CYCLES_ARE = "the overhead over the plain program; of a remedy that takes several runs, that of the costliest one"
 _MOST_DECISIONS = 3
 
 
 def as_json(explanations: Sequence[Explanation], fine: Mapping[str, str], plan: str) -> dict[str, Any]:
-    """The content of explain.json; numbers that are not known are null. ``plan``: hash of the explained runs."""
+    """The content of explain.json; numbers that are not known are null.
+
+    ``cycles_percent`` of a remedy that takes several runs, each with some of the metrics, is that of the costliest one.
+    ``plan``: hash of the explained runs."""
     return {
         "schema": SCHEMA,
         "plan": plan,

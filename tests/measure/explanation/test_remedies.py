@@ -215,6 +215,21 @@ def test_counts_are_late_by_a_clock_that_counters_leave_alone() -> None:
     assert tested._other_counts(*others) == ""  # nothing to tell a time by
 
 
+def test_a_remedy_of_several_runs_costs_what_the_costliest_one_does(planted: Planted) -> None:
+    """The mean over its runs made it look as if splitting halved the overhead."""
+    metrics = {"counter": {"event": "loop", "function": "work"}, "works": {"event": "entry", "function": "work"}}
+    paired = planted(PROGRAM, metrics, pairs=2)
+    often, seldom = ProgramChoice(("counter",)), ProgramChoice(("works",))
+    a, b = paired.hardware[:2]
+    judge = Judge(paired, Relations([(a, b)], paired.hardware, DEFAULT_ALIGNMENT))
+    costs = [
+        tested._tried(paired, judge, Candidate("a run each", "", runs_of, "")).cycles_percent
+        for runs_of in ((often,), (seldom,), (often, seldom), (seldom, often))
+    ]
+    assert costs[0] > 2 * costs[1] > 0
+    assert costs[2:] == [costs[0]] * 2
+
+
 def test_every_pair_has_a_layout_of_its_own_where_runs_of_the_campaign_have(planted: Planted) -> None:
     metrics = {"counter": {"event": "entry", "function": "work"}}
     paired = planted(PROGRAM, metrics, pairs=6, noise={"code_layouts": "each run"})
