@@ -193,8 +193,8 @@ def sentences(one: Explanation) -> list[str]:
         others = [remedy for remedy in one.remedies if remedy.on_any_machine]
         if not best.on_any_machine and others:
             found.append(
-                f"Of what a real machine can do, too, the best is {others[0].name} ({others[0].verdict}"
-                f"{pairs_text(others[0])}, largest change of z {others[0].left:.2f}, at "
+                f"Of what a real machine can do, too, the best is {others[0].name} ({others[0].about}; "
+                f"{others[0].verdict}{pairs_text(others[0])}, largest change of z {others[0].left:.2f}, at "
                 f"{others[0].cycles_percent:+.1f}% cycles)."
             )
     elif one.remedies:

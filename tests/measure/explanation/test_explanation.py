@@ -71,7 +71,9 @@ def test_a_remedy_by_construction_says_so_and_names_the_best_for_any_machine() -
     one = replace(one, remedies=(alike, *one.remedies))
     text = sentences(one)
     assert "by construction: the machine counts what it counts in the plain run; it needs a second run" in text[-2]
-    assert text[-1].startswith("Of what a real machine can do, too, the best is b (equivalent in 10 further pairs, ")
+    assert text[-1].startswith(
+        "Of what a real machine can do, too, the best is b (helps; equivalent in 10 further pairs, "
+    )
     console = Console(record=True, width=200, quiet=False, file=io.StringIO())
     print_explained(console, [one], {})
     printed = console.export_text()

@@ -21,7 +21,7 @@ from measure.explanation.explanation_types import Remedy
 from measure.explanation.paired_runs import PLAIN, PairedRuns, ProgramChoice
 from measure.explanation.relations import Relations
 from measure.explanation.remedies import CONFIRMING_PAIRS, CONFIRMING_SHARES, HOPELESS, Judge, try_remedies
-from measure.explanation.remedy_candidates import SECOND_RUN, Candidate, candidates
+from measure.explanation.remedy_candidates import SECOND_RUN, Candidate, _stand_in, candidates
 from measure.perturbation.analysis_types import Verdict
 from measure.targets.program_file import program_of
 from tests.measure.explanation.conftest import Planted
@@ -213,6 +213,20 @@ def test_counts_are_late_by_a_clock_that_counters_leave_alone() -> None:
     assert tested._other_counts(counted, more) == ""
     others = [traced(run_events, branches, cycles, "PAPI_LD_INS") for run_events in (events, events[::-1])]
     assert tested._other_counts(*others) == ""  # nothing to tell a time by
+
+
+@pytest.mark.parametrize(("sign", "said"), [(1, "rises"), (-1, "falls")])
+def test_a_metric_that_stands_in_for_another_is_told_with_its_correlation_and_sign(sign: int, said: str) -> None:
+    counts = np.arange(100)
+    trace = Trace(
+        np.arange(101), np.arange(101), np.stack([counts % 7, 200 + sign * counts, counts], 1), ("x", "y", "m")
+    )
+    paired = SimpleNamespace(
+        hardware=("x", "y"), runs=lambda choices: {one: [SimpleNamespace(trace=trace)] for one in choices}
+    )
+    (found,) = _stand_in(cast(PairedRuns, paired), "all", ProgramChoice(("m",)), "m")
+    assert (found.name, found.about) == ("y in place of m", f"its rank correlation with m is {sign:+.2f} within a run")
+    assert found.gives_up == f"the counts of m: y {said} as they rise, with a rank correlation of {sign:+.2f}"
 
 
 def test_a_remedy_of_several_runs_costs_what_the_costliest_one_does(planted: Planted) -> None:
