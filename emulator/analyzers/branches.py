@@ -57,7 +57,8 @@ def predict(tables: Any, history: Any, wrong: Any, pcs: Any, taken: Any) -> None
 
 
 class BranchPredictors(Analyzer):
-    """Mispredictions of conditional branches; tables of ``entries`` counters each."""
+    """Mispredictions of conditional branches; tables of ``entries`` counters each, a power of two from 1024
+    on."""
 
     selection = "class=branch fields=pc,taken"
 

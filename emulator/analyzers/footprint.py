@@ -32,7 +32,7 @@ def touch(last: Any, shift: int, interval: int, found: Any, addresses: Any) -> N
 
 class Footprint(Analyzer):
     """Distinct 64-byte lines and 4 KiB pages of data in each interval of ``interval`` instructions (the working set),
-    and so far (the footprint). ``out``: the file of a picture to write, .png, .svg or .pdf."""
+    and so far (the footprint); ``out``: the file of a picture to write, which ends in .png, .svg or .pdf."""
 
     selection = "class=memory fields=address"
 

@@ -44,7 +44,7 @@ def look_up(history: Any, used: Any, hits: Any, pcs: Any, values: Any) -> None:
 
 class ValueLocality(Analyzer):
     """Loads whose value is the last one, or one of the last ``depth`` different ones, in a table of ``entries``
-    rows."""
+    rows, a power of two."""
 
     selection = "class=load fields=pc,value"
 

@@ -213,7 +213,9 @@ def print_counts(counted: CountedRun, campaign: Campaign, document: YamlDocument
                 str(one.sites), escape(one.where),
             )
         )  # fmt: skip
-    title = escape(f"{campaign.name}: events in one run of {counted.instructions:,} instructions")
+    title = escape(
+        f"{campaign.name}: events in one run of {counted.instructions:,} instructions, with those of all these counters"
+    )
     headings = ("metric", "event", "events", "one in ...\ninstructions", "sites", "where")
     print_table(console, title, headings, rows, right=[2, 3, 4])
     sets = campaign.model_copy(update={"cumulative": None}).variant_sets()

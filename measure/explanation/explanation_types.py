@@ -157,7 +157,8 @@ class Remedy:
 
     ``name``, ``about``: what was tried; ``verdict``: the worst over the runs that it takes; ``perturbation``: that
     verdict's, in pairs with the plain program's runs; ``left``: largest change of z over all
-    relations; ``cycles_percent``: mean overhead over the plain program; ``gives_up``: what it costs beside time;
+    relations; ``cycles_percent``: overhead over the plain program, of the costliest one of the programs
+    that it runs, the mean over pairs of runs; ``gives_up``: what it costs beside time;
     ``campaign``: changes of the campaign file, by key, empty where a campaign cannot say it; ``confirming_pairs``:
     further pairs of runs that the verdict rests on, 0 if it rests on those by which remedies were ranked;
     ``by_construction``: what the machine counts is, in every pair, what it counts in the plain run, to the event;

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from measure.explanation.explanation_types import Change, Explanation, estimate, unexplained
 from measure.explanation.relations import Relation
-from measure.explanation.summary import remedy_words, rho, sentences, share_text, short_place
+from measure.explanation.summary import CYCLES_ARE, remedy_words, rho, sentences, share_text, short_place
 from measure.perturbation.wording import percent
 from measure.report import page
 from measure.report.elements import data_link
@@ -38,7 +38,7 @@ def render_page(campaign: str, explanations: Sequence[Explanation], fine: Mappin
         campaign=campaign, explanations=explanations, fine=fine, figures=figures,
         sentences=sentences, share_text=share_text, short=short, shares=_shares, remedies=_remedies,
         percent=percent, remedy_words=remedy_words, missing_effects=_missing_effects, effect=_effect,
-        short_place=short_place, relation=_relation, unexplained=unexplained,
+        short_place=short_place, cycles_are=CYCLES_ARE, relation=_relation, unexplained=unexplained,
     )  # fmt: skip
 
 

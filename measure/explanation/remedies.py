@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from measure.campaign.run_types import PLACE_GAP, Run
+from measure.campaign.run_types import PLACE_GAP, Run, Trace
 from measure.errors import MeasureError
 from measure.explanation.explanation_types import BEST_FIRST, CAUSE, Change, Remedy
 from measure.explanation.paired_runs import PLAIN, PairedRuns, ProgramChoice
@@ -156,18 +156,21 @@ def _tried(
     )
     judged = [judge(made[one], share) for one in candidate.runs_of]
     worst = max(judged, key=lambda one: (BEST_FIRST.index(one.verdict), largest_change(one)))
-    cycles = [
-        100 * (run.total_cycles / base.total_cycles - 1)
-        for one in candidate.runs_of
-        for run, base in zip(made[one], made[PLAIN], strict=True)
-    ]
+    cycles = max(_overhead_percent(made[one], made[PLAIN]) for one in candidate.runs_of)
     lost = [_placed(made[one], made[PLAIN]) for one in candidate.runs_of]
     lost += [] if counted is None else [_other_counts(counted, made[one][0]) for one in candidate.runs_of]
     return Remedy(
         candidate.name, candidate.about, "equivalent" if same else worst.verdict, worst, largest_change(worst),
-        float(np.mean(cycles)), "; ".join([candidate.gives_up, *filter(None, lost)]), candidate.campaign,
+        cycles, "; ".join([candidate.gives_up, *filter(None, lost)]), candidate.campaign,
         by_construction=same, on_any_machine=not any(one.second_run or one.unseen for one in candidate.runs_of),
     )  # fmt: skip
+
+
+def _overhead_percent(runs: Sequence[Run], plain: Sequence[Run]) -> float:
+    """Cycles over those of the plain program, the mean over pairs of runs."""
+    return 100 * float(
+        np.mean([run.total_cycles / base.total_cycles - 1 for run, base in zip(runs, plain, strict=True)])
+    )
 
 
 def _placed(runs: Sequence[Run], plain: Sequence[Run]) -> str:
@@ -192,11 +195,12 @@ def largest_change(perturbation: Perturbation) -> float:
 def _other_counts(counted: Run, remedied: Run) -> str:
     """A sentence on counters whose totals or times differ from those of the variant; "" if all agree.
 
-    Records of both runs have the same program between them only in part, so that times are compared by cumulative
-    counts over the fraction of the run that is over.
+    Records of both runs have the same program between them only in part: counters take time where the events are. So
+    times are compared by a clock that counters leave alone, see `_clock`; without one nothing is said of them.
     """
     sentences = []
     second = remedied.spec.second_run
+    clock = _clock(counted, remedied)
     for metric in (counter.metric for counter in remedied.spec.counters):
         if metric not in counted.trace.metrics:
             continue
@@ -206,17 +210,37 @@ def _other_counts(counted: Run, remedied: Run) -> str:
         ratio = after.sum() / before.sum()
         if abs(ratio - 1) > _SAME_TOTAL:
             sentences.append(f"{metric} counts {100 * (ratio - 1):+.1f}%")
-        late = np.abs(_progress(before) - _progress(after)).max()
-        if late > _SAME_TIME and not (second is not None and metric in second.metrics):  # which has the better times
-            sentences.append(f"counts of {metric} are up to {100 * late:.0f}% of the run late or early")
+        if not clock or (second is not None and metric in second.metrics):  # which has the better times
+            continue
+        at_clock = [_progress(run.trace, metric, clock) for run in (counted, remedied)]
+        late = max((a[:-_SAME_STEPS] - b[_SAME_STEPS:]).max() for a, b in (at_clock, at_clock[::-1]))
+        if late > _SAME_TIME:
+            sentences.append(
+                f"up to {100 * late:.0f}% of the counts of {metric} are late or early, by more than {_SAME_STEPS}% of "
+                "the run's conditional branches"
+            )
     return "; ".join(sentences)
 
 
 _SAME_TOTAL = 0.02  # the records before the first and after the last boundary differ
 _SAME_TIME = 0.1
+_SAME_STEPS = 2  # hundredths of the run within which counts have the same time, as long as the clocks differ by less
+_CLOCKS = ("PAPI_BR_CN", "PAPI_BR_TKN")  # counters have no branches, but for those that count one event in several
 
 
-def _progress(counts: np.ndarray) -> np.ndarray:
-    """The fraction of all events at each hundredth of the run, (101,)."""
-    total = np.concatenate([[0.0], np.cumsum(counts)])
-    return np.interp(np.linspace(0, 1, 101), np.linspace(0, 1, len(total)), total / total[-1])
+def _clock(counted: Run, remedied: Run) -> str | None:
+    """The hardware metric by which a place of the program is found in both runs; None if they have none in common, or
+    if its totals differ."""
+    for metric in _CLOCKS:
+        if metric in counted.spec.hardware_metrics:
+            totals = [int(run.trace.counts((metric,)).sum()) for run in (counted, remedied)]
+            if min(totals) > 0 and max(totals) <= (1 + _SAME_TOTAL) * min(totals):
+                return metric
+    return None
+
+
+def _progress(trace: Trace, metric: str, clock: str) -> np.ndarray:
+    """The fraction of all events of ``metric`` at each hundredth of the events of ``clock``, (101,)."""
+    totals = np.concatenate([np.zeros((1, 2)), np.cumsum(trace.columns((clock, metric)), axis=0)])
+    time, events = (totals / totals[-1]).T
+    return np.interp(np.linspace(0, 1, 101), time, events)

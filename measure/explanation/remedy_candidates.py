@@ -229,12 +229,14 @@ def _stand_in(paired: PairedRuns, variant: str, choice: ProgramChoice, first: st
     if abs(rho[best]) < _STANDS_IN:
         return []
     rest = tuple(metric for metric in choice.metrics if metric != first)
+    follows = "rises" if rho[best] > 0 else "falls"
     return [
         Candidate(
             f"{paired.hardware[best]} in place of {first}",
-            f"within a run, their rank correlation is {rho[best]:.2f}",
+            f"its rank correlation with {first} is {rho[best]:+.2f} within a run",
             (replace(choice, metrics=rest),),
-            f"the counts of {first}",
+            f"the counts of {first}: {paired.hardware[best]} {follows} as they rise, with a rank correlation of "
+            f"{rho[best]:+.2f}",
             {"variants": {variant: list(rest)}} if rest else {},
         )
     ]

@@ -16,11 +16,15 @@ from measure.explanation.orders import INTERACTION
 from measure.perturbation.wording import in_words, p_text
 
 SCHEMA = "perturbation-explanation-1"
+CYCLES_ARE = "the overhead over the plain program; of a remedy that takes several runs, that of the costliest one"
 _MOST_DECISIONS = 3
 
 
 def as_json(explanations: Sequence[Explanation], fine: Mapping[str, str], plan: str) -> dict[str, Any]:
-    """The content of explain.json; numbers that are not known are null. ``plan``: hash of the explained runs."""
+    """The content of explain.json; numbers that are not known are null.
+
+    ``cycles_percent`` of a remedy that takes several runs, each with some of the metrics, is that of the costliest one.
+    ``plan``: hash of the explained runs."""
     return {
         "schema": SCHEMA,
         "plan": plan,
@@ -189,8 +193,8 @@ def sentences(one: Explanation) -> list[str]:
         others = [remedy for remedy in one.remedies if remedy.on_any_machine]
         if not best.on_any_machine and others:
             found.append(
-                f"Of what a real machine can do, too, the best is {others[0].name} ({others[0].verdict}"
-                f"{pairs_text(others[0])}, largest change of z {others[0].left:.2f}, at "
+                f"Of what a real machine can do, too, the best is {others[0].name} ({others[0].about}; "
+                f"{others[0].verdict}{pairs_text(others[0])}, largest change of z {others[0].left:.2f}, at "
                 f"{others[0].cycles_percent:+.1f}% cycles)."
             )
     elif one.remedies:

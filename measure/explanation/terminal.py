@@ -10,7 +10,7 @@ from rich.markup import escape
 from measure.console.tables import print_table
 from measure.explanation.explanation_types import Change, Explanation, Remedy, unexplained
 from measure.explanation.relations import relation_text
-from measure.explanation.summary import rho, sentences, share_text
+from measure.explanation.summary import CYCLES_ARE, rho, sentences, share_text
 from measure.perturbation.wording import percent
 
 _STYLES = {"perturbed": "bold red", "changed": "bold yellow", "equivalent": "bold green"}
@@ -34,6 +34,7 @@ def print_explained(console: Console, explanations: Sequence[Explanation], fine:
             console.print(f"- {decision.kind}: {escape(decision.text + place)}", highlight=False)
         if one.remedies:
             _print_remedies(console, one)
+            console.print(f"cycles: {CYCLES_ARE}", style="dim")
             if pairs := next((remedy.confirming_pairs for remedy in one.remedies if remedy.confirming_pairs), 0):
                 console.print(
                     f"(*) judged again, in {pairs} further pairs of runs; the others' pairs only rank them",

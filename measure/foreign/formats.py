@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from measure.foreign.likwid import HEADER, read_likwid
+from measure.foreign.likwid import HEADER, looks_like_values, read_likwid
 from measure.foreign.papi import read_papi
 from measure.foreign.perf import is_without_intervals, looks_like_perf_csv, read_perf_csv, read_perf_json
 from measure.foreign.table import read_csv, read_parquet
@@ -46,6 +46,8 @@ def format_of(path: Path) -> str:
     first = next((line for line in lines if line.strip() and not line.lstrip().startswith("#")), "")
     if first.lstrip().startswith("{"):
         return "perf-json" if _is_object(first) or "counter-value" in first else "papi"
+    if looks_like_values(first):  # whose header is missing, as its reader says
+        return "likwid"
     if looks_like_perf_csv(first):
         return "perf-csv"
     if is_without_intervals(first):

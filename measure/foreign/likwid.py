@@ -31,6 +31,18 @@ _TEMPERATURE = "TEMP_"  # the only events of LIKWID that may be negative
 _FIXED = 4  # columns before the metrics
 
 
+def looks_like_values(line: str) -> bool:
+    """Whether a line is one of a timeline's values: as many as it says that it has metrics and hardware threads.
+
+    Only by blanks, as likwid-perfctr separates them: with commas it may be a row of any table."""
+    fields = line.split()
+    return (
+        _LINE.match(line) is not None
+        and all(field.isdigit() for field in fields[1:3])
+        and len(fields) == _FIXED + int(fields[1]) * int(fields[2])
+    )
+
+
 def read_likwid(path: Path) -> ForeignTrace:
     """Read one timeline of one group of events; other lines, such as the program's output, are skipped.
 
@@ -43,6 +55,7 @@ def read_likwid(path: Path) -> ForeignTrace:
     times: list[float] = []
     places: list[int] = []  # lines of the times
     rows: list[list[float]] = []
+    without_header = 0  # the first line of values before any header
     for at, line in enumerate(read_text(path).splitlines(), 1):
         header = HEADER.match(line)
         if header:
@@ -55,6 +68,8 @@ def read_likwid(path: Path) -> ForeignTrace:
             names, events = headings, header["kind"].lower() == "event"
             continue
         if not names or not _LINE.match(line):
+            if not names and not without_header and looks_like_values(line):
+                without_header = at
             continue
         fields = [text for text in re.split(r"[\s,|]+", line.strip()) if text]
         metrics, threads = int(fields[1]), int(fields[2])
@@ -82,6 +97,12 @@ def read_likwid(path: Path) -> ForeignTrace:
             )
         rows.append(row)
     check_times(np.array(times), lambda n: f"{path}:{places[n]}")
+    if without_header and not names:
+        raise TraceFileError(
+            f"{path}:{without_header}: got a line of LIKWID's timeline without a header, expected before it the line "
+            "that likwid-perfctr writes, `# GID|EventCount|CpuCount|Total runtime [s]|...` with the names of the "
+            "events (MetricsCount for derived metrics): add it"
+        )
     if not rows:
         raise TraceFileError(
             f"{path}: no timeline: expected `# GID|MetricsCount|CpuCount|Total runtime [s]|...` and lines of numbers, "

@@ -48,7 +48,7 @@ function chooseRows() {
   const text = filters.text.value.trim().toLowerCase();
   table.rows = ROWS.filter((row) =>
     (!text || [row.name, ...row.metrics].some((name) => name.toLowerCase().includes(text))) &&
-    (!filters.variant.value || row.variant.name === filters.variant.value) &&
+    (!filters.variant.value || row.variant === DATA.variants[filters.variant.value]) &&
     (!filters.verdict.value || row.verdict === filters.verdict.value) &&
     (filters.relation.value ? filters.relation.value === "every" || row.kind === filters.relation.value
       : row.kind !== "outer_joint"));
@@ -81,7 +81,7 @@ function showRows() {
 }
 
 function setUpTable() {
-  fill(filters.variant, DATA.variants.map((one) => [one.name, one.name]));
+  fill(filters.variant, DATA.variants.map((one, n) => [n, one.name]));
   fill(filters.verdict, [...new Set(ROWS.map((row) => row.verdict))].map((one) => [one, one]));
   fill(filters.relation, [...new Set(ROWS.map((row) => row.kind))].map((one) => [one, DATA.relations[one]]));
   fill(filters.relation, [["every", "every relation"]]);

@@ -84,6 +84,12 @@ def test_the_list() -> None:
     assert done.returncode == 0
     for name in ("mix", "caches", "branches", "values", "callgraph", "footprint", "coverage", "bbv"):
         assert any(line.startswith(name + " ") for line in done.stdout.splitlines())
+    for limit in (
+        "tables of ``entries`` counters each, a power of two from 1024 on.",
+        "a table of ``entries`` rows, a power of two.",
+        "``out``: the file of a picture to write, which ends in .png, .svg or .pdf.",
+    ):
+        assert limit in done.stdout
 
 
 @pytest.mark.parametrize(

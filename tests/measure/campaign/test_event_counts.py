@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,7 @@ def test_what_never_fires_is_said_first_and_all_fits(folder: Path, monkeypatch: 
     assert told.startswith("! nothing never fires: 0 events at 1 place (demo.c:5). Its runs would say nothing")
     assert f"or take it out ({folder}/c.yaml:10)." in result.output.replace("\n", "")
     assert "demo.c:12 (2" in told
+    assert re.search(r"events in one run of [\d,]+ instructions, with those of all these counters", told)
     assert "- light: 4 events a run" in told
     assert "- heavy: 24 events a run" in told
     assert f"! In no variant, so that no run collects them: nothing, heap ({folder}/c.yaml:12)." in told

@@ -18,7 +18,7 @@ from measure.campaign.campaign_model import Campaign
 from measure.explanation.explanation_types import Estimate, Remedy
 from measure.explanation.page import render_page
 from measure.explanation.remedy_file import remedy_campaign, write_remedy
-from measure.explanation.summary import as_json, remedy_words, sentences, share_text
+from measure.explanation.summary import CYCLES_ARE, as_json, remedy_words, sentences, share_text
 from measure.explanation.terminal import print_explained
 from tests.measure.explanation.made_up import explanation
 from tests.measure.report.page_structure import csv_in, problems
@@ -71,7 +71,9 @@ def test_a_remedy_by_construction_says_so_and_names_the_best_for_any_machine() -
     one = replace(one, remedies=(alike, *one.remedies))
     text = sentences(one)
     assert "by construction: the machine counts what it counts in the plain run; it needs a second run" in text[-2]
-    assert text[-1].startswith("Of what a real machine can do, too, the best is b (equivalent in 10 further pairs, ")
+    assert text[-1].startswith(
+        "Of what a real machine can do, too, the best is b (helps; equivalent in 10 further pairs, "
+    )
     console = Console(record=True, width=200, quiet=False, file=io.StringIO())
     print_explained(console, [one], {})
     printed = console.export_text()
@@ -131,6 +133,7 @@ def test_json_and_page_hold_the_explanation() -> None:
     assert "light is equivalent" in page
     assert "&lt;all&gt;" in page
     assert "Not tried: c: does not build" in page
+    assert f"Cycles are {CYCLES_ARE}." in page
     assert "loads across runs" in page
     assert page.count("data:image/svg+xml") == len(one.relations)
     figures = re.findall(r"<figure>.*?</figure>", page, re.S)

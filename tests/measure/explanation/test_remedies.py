@@ -14,13 +14,14 @@ import pytest
 
 from instrumenter.spec.software_metrics import MetricSpec
 from measure.alignment.setting import DEFAULT_ALIGNMENT
+from measure.campaign.run_types import CounterPlace, Run, Trace
 from measure.errors import MeasureError
 from measure.explanation import remedies as tested
 from measure.explanation.explanation_types import Remedy
 from measure.explanation.paired_runs import PLAIN, PairedRuns, ProgramChoice
 from measure.explanation.relations import Relations
 from measure.explanation.remedies import CONFIRMING_PAIRS, CONFIRMING_SHARES, HOPELESS, Judge, try_remedies
-from measure.explanation.remedy_candidates import SECOND_RUN, Candidate, candidates
+from measure.explanation.remedy_candidates import SECOND_RUN, Candidate, _stand_in, candidates
 from measure.perturbation.analysis_types import Verdict
 from measure.targets.program_file import program_of
 from tests.measure.explanation.conftest import Planted
@@ -184,6 +185,63 @@ def test_counts_from_a_second_run_leave_what_the_machine_counts(planted: Planted
         first, second, third = (run.trace.counts((metric,)).sum() for run in runs)
         assert second == pytest.approx(first, rel=0.02)
         assert third == pytest.approx(first, rel=0.02)
+
+
+def traced(events: np.ndarray, branches: np.ndarray, cycles: np.ndarray, clock: str) -> Run:
+    """A run whose records have 100 cycles each. ``events``, ``branches``, ``cycles``: of each step of the program."""
+    at = np.arange(0, cycles.sum() + 1, 100)
+    before = [np.concatenate([[0], np.cumsum(column)]) for column in (cycles, branches, events)]
+    columns = [np.diff(np.interp(at, before[0], column).astype(np.int64)) for column in before[1:]]
+    trace = Trace(at, at, np.stack(columns, axis=1), (clock, "mine"))
+    counters, hardware = (CounterPlace("mine", "counters", 0),), (clock,)
+    spec = SimpleNamespace(counters=counters, hardware_metrics=hardware, second_run=None)
+    return cast(Run, SimpleNamespace(spec=spec, trace=trace))
+
+
+def test_counts_are_late_by_a_clock_that_counters_leave_alone() -> None:
+    """Without counters the code with the events, half of the steps, takes a fifth of the run, not two thirds."""
+    n = np.arange(1000)
+    events, branches, cycles = np.where(n < 500, 10, 0), np.full(1000, 5), np.where(n < 500, 10, 40)
+    counted = traced(events, branches, cycles + 7 * events, "PAPI_BR_CN")
+    exact = traced(events, branches, cycles, "PAPI_BR_CN")
+    assert tested._other_counts(counted, exact) == tested._other_counts(exact, counted) == ""
+    late = traced(events[n - 300] * (n >= 300), branches, cycles, "PAPI_BR_CN")
+    said = r"up to 5\d% of the counts of mine are late or early, by more than 2% of the run's conditional branches"
+    assert re.fullmatch(said, tested._other_counts(counted, late))
+    assert re.fullmatch(said, tested._other_counts(late, counted))
+    more = traced(events, branches + events, cycles, "PAPI_BR_CN")  # as counters with a countdown have
+    assert tested._other_counts(counted, more) == ""
+    others = [traced(run_events, branches, cycles, "PAPI_LD_INS") for run_events in (events, events[::-1])]
+    assert tested._other_counts(*others) == ""  # nothing to tell a time by
+
+
+@pytest.mark.parametrize(("sign", "said"), [(1, "rises"), (-1, "falls")])
+def test_a_metric_that_stands_in_for_another_is_told_with_its_correlation_and_sign(sign: int, said: str) -> None:
+    counts = np.arange(100)
+    trace = Trace(
+        np.arange(101), np.arange(101), np.stack([counts % 7, 200 + sign * counts, counts], 1), ("x", "y", "m")
+    )
+    paired = SimpleNamespace(
+        hardware=("x", "y"), runs=lambda choices: {one: [SimpleNamespace(trace=trace)] for one in choices}
+    )
+    (found,) = _stand_in(cast(PairedRuns, paired), "all", ProgramChoice(("m",)), "m")
+    assert (found.name, found.about) == ("y in place of m", f"its rank correlation with m is {sign:+.2f} within a run")
+    assert found.gives_up == f"the counts of m: y {said} as they rise, with a rank correlation of {sign:+.2f}"
+
+
+def test_a_remedy_of_several_runs_costs_what_the_costliest_one_does(planted: Planted) -> None:
+    """The mean over its runs made it look as if splitting halved the overhead."""
+    metrics = {"counter": {"event": "loop", "function": "work"}, "works": {"event": "entry", "function": "work"}}
+    paired = planted(PROGRAM, metrics, pairs=2)
+    often, seldom = ProgramChoice(("counter",)), ProgramChoice(("works",))
+    a, b = paired.hardware[:2]
+    judge = Judge(paired, Relations([(a, b)], paired.hardware, DEFAULT_ALIGNMENT))
+    costs = [
+        tested._tried(paired, judge, Candidate("a run each", "", runs_of, "")).cycles_percent
+        for runs_of in ((often,), (seldom,), (often, seldom), (seldom, often))
+    ]
+    assert costs[0] > 2 * costs[1] > 0
+    assert costs[2:] == [costs[0]] * 2
 
 
 def test_every_pair_has_a_layout_of_its_own_where_runs_of_the_campaign_have(planted: Planted) -> None:

@@ -347,6 +347,11 @@ def test_likwid_damaged(tmp_path: Path) -> None:
     other = "# GID|MetricsCount|CpuCount|Total runtime [s]|Clock [MHz]\n"
     assert "bad:7: got a second group of events" in refused(tmp_path, LIKWID + other)
     assert "no timeline" in refused(tmp_path, other)
+    assert refused(tmp_path, LIKWID_EVENTS.partition("\n")[2]) == (
+        "bad:1: got a line of LIKWID's timeline without a header, expected before it the line that likwid-perfctr "
+        "writes, `# GID|EventCount|CpuCount|Total runtime [s]|...` with the names of the events (MetricsCount for "
+        "derived metrics): add it"
+    )
     assert refused(tmp_path, LIKWID_EVENTS.replace(" 2500", " -2500")) == (
         "bad:2: CPU_CLK_UNHALTED_CORE: got -2500, expected 0 or more, since it counts events; was the file edited, or "
         "is it damaged?"

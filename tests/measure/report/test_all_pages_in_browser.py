@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from measure.explanation.page import render_page
+from tests.measure.explanation.made_up import explanation
 from tests.measure.report.browser import needs_browser, run_in
 from tests.measure.report.made_up_pages import PAGES
 
@@ -125,6 +128,19 @@ def test_pages_fit_every_width_in_light_and_dark_and_axe_core_finds_nothing(
     assert found["page"] == width
     assert found["paper"] == ("rgb(20, 25, 31)" if dark else "rgb(255, 255, 255)")
     assert found["violations"] == []
+
+
+def test_a_page_that_begins_with_a_section_has_one_rule_below_its_header(tmp_path: Path) -> None:
+    """Two rules with nothing in between looked like an empty section."""
+    script = """
+      const header = document.querySelector("header"), headings = [...document.querySelectorAll("section > h2")];
+      const borders = headings.map((one) => parseFloat(getComputedStyle(one).borderTopWidth) > 0);
+      return { borders, gap: headings[0].getBoundingClientRect().top - header.getBoundingClientRect().bottom };
+    """
+    one = explanation()
+    found = run_in(render_page("made up", [one, replace(one, variant="light")], {}), script, tmp_path)
+    assert found["borders"] == [False, True]
+    assert 0 < found["gap"] < 40
 
 
 @pytest.mark.skipif(axe_core() is None, reason="no axe-core: pip install axe-core-python")

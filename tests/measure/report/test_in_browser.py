@@ -124,6 +124,29 @@ def test_one_can_work_in_it(page: str, tmp_path: Path) -> None:
     assert found["across"][1:] == [2, True]
 
 
+def test_a_variant_called_all_is_not_taken_for_any_variant(tmp_path: Path) -> None:
+    """`measure init` writes a variant of that name."""
+    data = synthetic_report(3)
+    names = ("all", "any variant")
+    variants = tuple(replace(one, name=name) for one, name in zip(data.variants, names, strict=True))
+    script = """
+      const field = document.getElementById("filters").elements.variant;
+      const rows = document.getElementById("pairs").tBodies[0].rows;
+      const options = [...field.options].map((one) => one.textContent);
+      const values = [...field.options].map((one) => one.value);
+      const shown = values.map((value) => {
+        field.value = value;
+        field.dispatchEvent(new Event("input", { bubbles: true }));
+        return [...new Set([...rows].map((row) => row.cells[1].textContent))].sort();
+      });
+      return { options, different: new Set(values).size, shown };
+    """
+    found = run_in(render(replace(data, variants=variants)), script, tmp_path)
+    assert found["options"] == ["any variant", *names]
+    assert found["different"] == 3
+    assert found["shown"] == [["all", "any variant"], ["all"], ["any variant"]]
+
+
 def test_captions_say_what_is_cut_off_and_left_out(tmp_path: Path) -> None:
     data = synthetic_report(3)
     names = tuple(f"calls{n}" for n in range(6))
