@@ -165,6 +165,12 @@ def sentences(one: Explanation) -> list[str]:
         if len(one.sites) > 1:
             site += f" ({100 * one.metrics.share_of(one.sites[0].values).mean:.0f}% alone)"
     found.append(f"{share_text(one.metrics.share(metric))} of the change comes from {metric.name}{site}.")
+    if not any(one.mechanisms.is_cause(part.name) for part in one.mechanisms.parts):
+        part = one.mechanisms.parts[0]
+        found.append(
+            f"Which mechanism it comes by is not shown in {one.n_pairs} pairs of runs; the largest share is that of "
+            f"{part.name}, {share_text(one.mechanisms.share(part))}: {part.about}."
+        )
     found += [
         f"{share_text(one.mechanisms.share(part))} of it by {part.name}: {part.about}."
         for part in one.mechanisms.parts

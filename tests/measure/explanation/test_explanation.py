@@ -15,7 +15,7 @@ from rich.console import Console
 from instrumenter.spec.software_metrics import MetricSpec
 from measure.campaign.campaign_file import load_campaign
 from measure.campaign.campaign_model import Campaign
-from measure.explanation.explanation_types import Estimate, Remedy
+from measure.explanation.explanation_types import Estimate, Part, Remedy, ordered
 from measure.explanation.page import render_page
 from measure.explanation.remedy_file import remedy_campaign, write_remedy
 from measure.explanation.summary import CYCLES_ARE, as_json, remedy_words, sentences, share_text
@@ -51,6 +51,17 @@ def test_what_counters_would_change_without_the_compiler_is_said_where_it_is_mor
     assert said.startswith("Without these decisions 95% (93 to 97) of the change is there, too")
     assert as_json([alone], {}, "")["variants"]["heavy"]["made_by_added_counts"][0] == pytest.approx(0.95)
     assert sentences(replace(one, added_counts=0.8 * one.mechanisms.whole)) == sentences(one)
+
+
+def test_a_mechanism_that_is_not_shown_is_named_with_its_interval() -> None:
+    """A planted cause that made all of the change was in the table alone, since its interval reached below 0."""
+    one = explanation()
+    noise = np.outer([4.0, -4.0, 4.0, -4.0, 0.0], [1.0, -1.0])
+    parts = [Part("their memory accesses", "they miss", one.mechanisms.whole + noise), Part("other", "", -noise)]
+    unsure = replace(one, mechanisms=ordered(one.mechanisms.whole, parts))
+    said = sentences(unsure)[1]
+    assert said.startswith("Which mechanism it comes by is not shown in 5 pairs of runs; the largest share is that of ")
+    assert not [text for text in sentences(one) if "is not shown" in text]
 
 
 def test_a_remedy_that_further_runs_do_not_confirm_is_no_remedy() -> None:
