@@ -10,6 +10,8 @@ import numpy as np
 from measure.campaign.campaign_model import SHORTEST_INTERVAL, Campaign
 from measure.campaign.run_types import Run
 
+INSTRUCTIONS, CYCLES = "PAPI_TOT_INS", "PAPI_TOT_CYC"
+"""Where records are even in one, the other is the metric that varies from record to record."""
 _OFF = 0.1
 MANY = 0.05
 """Records are uneven when more than this part of them differs from the length by more than `_OFF` of it."""

@@ -11,7 +11,7 @@ import numpy as np
 import yaml
 
 from measure.campaign.campaign_model import Campaign
-from measure.campaign.record_lengths import MANY, UnevenRecords, find_uneven
+from measure.campaign.record_lengths import CYCLES, INSTRUCTIONS, MANY, UnevenRecords, find_uneven
 from measure.campaign.run_types import BASELINE, CounterPlace, IntervalUnit, Run, RunSpec
 from measure.errors import RunError
 from measure.perturbation.uninformative_metrics import MetricFinding, metric_findings
@@ -32,9 +32,6 @@ its report complains of `MANY`."""
 _EVEN_CYCLES = 30_000
 """Records of so many cycles were even in all programs that were tried (docs/method.md). A program with such records
 runs long, and is not run once more to look at them."""
-_SAMPLED_BY = "PAPI_TOT_INS"
-_INSTEAD = "PAPI_TOT_CYC"
-"""What records of instructions count in place of instructions, of which each has as many."""
 _CANDIDATES = (
     "PAPI_TOT_INS", "PAPI_LD_INS", "PAPI_SR_INS", "PAPI_BR_CN", "PAPI_BR_MSP", "PAPI_L1_DCM", "PAPI_L1_ICM",
     "PAPI_L2_TCM", "PAPI_TLB_DM", "PAPI_FP_OPS", "PAPI_BR_TKN", "PAPI_BTAC_M", "PAPI_INT_INS",
@@ -91,9 +88,9 @@ def trial_run(campaign: Campaign, program: Path, build_key: str, instructions: i
     every = max(SHORTEST_RECORD_CYCLES, _rounded(run.total_cycles / RECORDS))
     uneven = _uneven(campaign, program, build_key, every)
     unit: IntervalUnit = "cycles"
-    if uneven is not None:
+    if uneven is not None:  # each record has as many instructions: cycles are counted in place of them
         every, unit = uneven.instructions, "instructions"
-        names = tuple(_INSTEAD if name == _SAMPLED_BY else name for name in names)
+        names = tuple(CYCLES if name == INSTRUCTIONS else name for name in names)
         sampled = _timed(campaign, program, build_key, every, names, unit=unit)
         counts = records = sampled.trace.counts(names)
     else:
