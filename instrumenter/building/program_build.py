@@ -114,7 +114,7 @@ class Build:
     ``text_bytes``, ``static_instructions``: see `code_size`; the C library is included;
     ``warnings``: events that the counters may miss, and how the program was compiled;
     ``relinkable``: `instrumenter.building.relink.relinked` can link it in other orders;
-    ``seconds``: time that it took to build, nan if unknown.
+    ``seconds``: time that it took to build, without that of the compiler's libraries, nan if unknown.
     """
 
     elf_path: Path
@@ -317,15 +317,19 @@ class CompiledProgram:
     seconds: float
 
     def link(self) -> Build:
-        """Link the program and put it into the cache. Raises as `build_program`."""
-        started = time.perf_counter()
+        """Link the program and put it into the cache. Raises as `build_program`.
+
+        The time of the build is without that for a library which is made first: the next program has it.
+        """
+        started, library_seconds = time.perf_counter(), self.toolchain.library_seconds
         program = self.folder / "program"
         if self.relinkable:
             flags = [*self.flags, *wanted_symbols(self.inputs)]
             keep_link(self.folder, self.toolchain.traced_link(self.inputs, flags, program, self.driver))
         else:
             self.toolchain.link(self.inputs, self.flags, program, self.driver)
-        seconds = self.seconds + time.perf_counter() - started
+        library_seconds = self.toolchain.library_seconds - library_seconds
+        seconds = self.seconds + time.perf_counter() - started - library_seconds
         generated = self.generated
         write_facts(self.folder, generated.sites, generated.places, generated.warnings, seconds)
         keep_build(self.folder, self.place, generated.layout)

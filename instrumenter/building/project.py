@@ -124,7 +124,6 @@ class ProjectRecipe:
         found = self.find(metrics, code_offset_bytes)
         if found is not None:
             return found
-        started = time.perf_counter()
         notify = notify or (lambda message: None)
         Toolchain(self.target, notify).prepare()  # first, since otherwise several compilers would wait for it
         spec = self._spec(metrics, code_offset_bytes)
@@ -132,7 +131,7 @@ class ProjectRecipe:
         made = self._make_tree(as_is, notify, about)
         if spec != as_is and made.link is None:
             made = self._make_tree(spec, notify, about)
-        return self._keep(spec, made, started)
+        return self._keep(spec, made)
 
     def outputs(self, metrics: Mapping[str, MetricSpec], code_offset_bytes: int = 0) -> list[Path]:
         """The files to which `build` directs what the project's command prints. They exist while it runs, and after a
@@ -196,17 +195,17 @@ class ProjectRecipe:
             tree.check_binary(spec.target)
         return tree
 
-    def _keep(self, spec: WrapperSpec, tree: _Tree, started: float) -> Build:
-        """Put the program of ``spec`` from the built ``tree`` into the cache of builds; ``started``: when building
-        began."""
+    def _keep(self, spec: WrapperSpec, tree: _Tree) -> Build:
+        """Put the program of ``spec`` from the built ``tree`` into the cache of builds."""
+        started = time.perf_counter()
         place = self._cache_path(spec)
         place.parent.mkdir(parents=True, exist_ok=True)
         with workspace(place.parent) as temporary:
             with tree.locked(shared=True):
                 tree.write_program(temporary / "program", spec)
                 sites, places, warnings = tree.check_counts(spec, temporary / "program")
-            # A tree that was there took the time before: the program with other counters needs one of its own.
-            seconds = max(time.perf_counter() - started, tree.seconds)
+            # Also for a tree that was there: the program with other counters needs one of its own.
+            seconds = tree.seconds + time.perf_counter() - started
             write_facts(temporary, sites, places, warnings, seconds)
             keep_build(temporary, place, spec.layout)
         build = load_build(place, spec.layout)
@@ -270,7 +269,7 @@ class _Tree:
 
     @property
     def seconds(self) -> float:
-        """How long the command took."""
+        """How long the command took, without the time for libraries that it was the first to need."""
         return float(json.loads(self._marker.read_bytes())["seconds"])
 
     @property
@@ -290,7 +289,8 @@ class _Tree:
             write_compilers(self.folder / "bin", spec.target)
             with self._running_programs(spec, self._write_spec(spec, "spec.json")) as environment:
                 run_command(self.project.command, self._tree, environment, self.log, self.linked)
-            facts = {"programs": self.linked(), "seconds": round(time.perf_counter() - started, 3)}
+            seconds = time.perf_counter() - started - self._library_seconds()
+            facts = {"programs": self.linked(), "seconds": round(max(0.0, seconds), 3)}
             write_text(self._marker, json.dumps(facts) + "\n", durable=False)
         except BaseException:
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -299,6 +299,11 @@ class _Tree:
         if not spec.metrics:  # once for a campaign, not for each set of counters
             for notice in notices_about_build(read_listing(self._listing), spec.target):
                 notify(notice)
+
+    def _library_seconds(self) -> float:
+        """How long links waited for the compiler's libraries, as that of C++; those at the same time wait together."""
+        entries = read_listing(self._listing)
+        return max((each.get("library_seconds", 0.0) for each in entries), default=0.0)
 
     def linked(self) -> list[str]:
         """The programs that the build linked with the wrapper and left in the tree, relative to it, without those with

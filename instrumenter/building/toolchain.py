@@ -13,7 +13,9 @@ import re
 import signal
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
@@ -102,7 +104,9 @@ def without_preprocessor_flags(flags: Sequence[str]) -> list[str]:
 
 
 class Toolchain:
-    """Runs the compiler for one target; ``target`` None means the host. ``cache``: the folder of zig's own caches."""
+    """Runs the compiler for one target; ``target`` None means the host. ``cache``: the folder of zig's own caches;
+    ``library_seconds``: time that its links and `prepare` took so far to make libraries, which are kept, or waited for
+    another process that makes them."""
 
     def __init__(
         self,
@@ -113,6 +117,7 @@ class Toolchain:
         self.target = target
         self.notify = notify or (lambda message: None)
         self.timeout_seconds = timeout_seconds
+        self.library_seconds = 0.0
         self.cache = compiler_cache.compiler_cache()
 
     def command(self, arguments: Sequence[str], driver: str = "cc") -> list[str]:
@@ -262,11 +267,21 @@ class Toolchain:
                 if cplusplus
                 else "C library now, which takes a quarter of a minute"
             )
-        made = self.target and not cplusplus and self._make_c_library()
-        if made or self._let_zig_make_libraries(cplusplus):
-            ready = self._ready(cplusplus)
-            ready.parent.mkdir(parents=True, exist_ok=True)
-            ready.touch()
+        with self._timing_library():
+            made = self.target and not cplusplus and self._make_c_library()
+            if made or self._let_zig_make_libraries(cplusplus):
+                ready = self._ready(cplusplus)
+                ready.parent.mkdir(parents=True, exist_ok=True)
+                ready.touch()
+
+    @contextmanager
+    def _timing_library(self) -> Iterator[None]:
+        """Within it, a library is made: adds the time to `library_seconds`."""
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.library_seconds += time.perf_counter() - started
 
     @property
     def lacks_c_library(self) -> bool:
@@ -282,7 +297,8 @@ class Toolchain:
         if not self.lacks_c_library:
             return True
         self._tell_first_use("C library now, the parts that most programs need, which takes some six seconds")
-        return self._make_c_library(common=True)
+        with self._timing_library():
+            return self._make_c_library(common=True)
 
     def _ready(self, cplusplus: bool) -> Path:
         """The file that is there when a library is: all of the C library, or the C++ library."""

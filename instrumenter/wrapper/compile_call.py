@@ -277,7 +277,8 @@ class Wrapper:
             kinds = [kind for kind in Kind if kind not in (Kind.OUTPUT, Kind.LEFT_OUT)]
             words = self.line.words(*kinds)
             entry = {"kind": "link", "output": str(place), "directory": str(self.directory)}
-            self._write_entry({**entry, "driver": self.driver, "words": words, "sha256": digest})
+            made_library = {"library_seconds": round(self.toolchain.library_seconds, 3)}
+            self._write_entry({**entry, "driver": self.driver, "words": words, "sha256": digest, **made_library})
         return 0
 
     def _link_and_keep(self, inputs: list[str], place: Path) -> int:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from measure.campaign.campaign_model import Campaign
+from measure.campaign.record_lengths import CYCLES, INSTRUCTIONS, uneven_records
+from measure.campaign.run_types import Run
 from measure.campaign.variance import planned_runs
 from measure.console.time_left import range_text
 from measure.perturbation.analysis_types import BROKEN, Verdict
@@ -123,6 +125,32 @@ def more_runs(
     return sentences
 
 
+def even_records(
+    campaign: Campaign, runs: Sequence[Run], campaign_file: str, run_seconds: float = 0.0
+) -> list[str]:  # fmt: skip
+    """The command for a new campaign with even records, in a sentence; empty where those of ``runs`` are even. The
+    other arguments are as for `more_runs`.
+
+    It watches cycles in place of instructions, of which each of its records has as many.
+    """
+    uneven = uneven_records(campaign, runs)
+    if uneven is None:
+        return []
+    every = uneven.even_interval
+    settings = [f"sampling.every={every}"]
+    if INSTRUCTIONS in campaign.hardware_metrics:
+        metrics = [CYCLES if one == INSTRUCTIONS else one for one in campaign.hardware_metrics]
+        settings.append(_hardware_metrics(dict.fromkeys(metrics)))
+    command = " ".join([f"measure run {shown_path(campaign_file)}", *(f"--set {shlex.quote(one)}" for one in settings)])
+    how = _new_campaign(command, campaign, planned_runs(campaign), run_seconds, "instructions")
+    return [f"Next: records of {every} are even, so that verdicts rest on relations of metrics alone: {how}."]
+
+
+def _hardware_metrics(names: Iterable[str]) -> str:
+    """The setting of a campaign that watches these metrics."""
+    return f"hardware_metrics=[{', '.join(names)}]"
+
+
 def _needed(variants: Sequence[VariantReport], verdict: Verdict) -> dict[str, int]:
     """By name of the variants with this ``verdict`` that more runs would probably settle: how many more."""
     needed: dict[str, int] = {}
@@ -144,8 +172,7 @@ def _behind_all_open(variants: Sequence[VariantReport]) -> str:
 
 def _without(metric: str, campaign: Campaign, campaign_file: str, run_seconds: float) -> str:
     """The command for a new campaign that leaves a hardware ``metric`` out, and what it makes."""
-    others = ", ".join(one for one in campaign.hardware_metrics if one != metric)
-    setting = shlex.quote(f"hardware_metrics=[{others}]")
+    setting = shlex.quote(_hardware_metrics(one for one in campaign.hardware_metrics if one != metric))
     command = f"measure run {shown_path(campaign_file)} --set {setting}"
     return _new_campaign(command, campaign, planned_runs(campaign), run_seconds, f"without-{metric}")
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from measure.campaign.advice import Counted, advice, more_runs, shown_path
+from measure.campaign.advice import Counted, advice, even_records, more_runs, shown_path
 from measure.campaign.campaign_model import EACH_RUN
 from measure.campaign.comparison import Comparison, runs_of
 from measure.campaign.controls import Controls, judge_controls
@@ -221,16 +221,18 @@ def _findings(
     controls: Controls | None,
 ) -> tuple[str, ...]:  # fmt: skip
     """Sentences, the gravest first, each with the next step."""
-    sentences = []
+    file, shown, on_host = plan.campaign_file, shown_path(plan.campaign_file), plan.campaign.host is not None
+    run_seconds = float(np.mean([run.seconds for run in outcome.runs])) / (1 if on_host else os.cpu_count() or 1)
+    sentences = even_records(plan.campaign, outcome.runs, file, run_seconds)
+    more = not sentences  # runs with uneven records would say as little
     if not plan.campaign.variant_sets():
-        file = shown_path(plan.campaign_file)
         sentences.append(
             f"No software metrics are given, so there is nothing to compare the baselines with: name some under "
-            f"`software_metrics:` in {file}; `measure run --counts {file}` then says how often they fire."
+            f"`software_metrics:` in {shown}; `measure run --counts {shown}` then says how often they fire."
         )
     if any(one.kind == "software" and one.problem == "no events" for one in uninformative):
         sentences.append(
-            f"Next: `measure run --counts {shown_path(plan.campaign_file)}` shows where the metrics without events "
+            f"Next: `measure run --counts {shown}` shows where the metrics without events "
             "would count: give the program an input that gets there, or take them out."
         )
     for verdict in VERDICTS:
@@ -240,13 +242,11 @@ def _findings(
                     continue
                 sentences += [f"{variant.heading(perturbation)}: {text}" for text in perturbation.findings]
         if verdict == "changed":
-            on_host = plan.campaign.host is not None
-            sentences += advice(variants, _counted(plan, outcome), plan.campaign_file, on_host=on_host)
+            sentences += advice(variants, _counted(plan, outcome), file, on_host=on_host)
             looks = len(plan.history.looks) if plan.history else 1
             missing = len(outcome.runs) < len(plan.specs)
-            at_once = 1 if on_host else os.cpu_count() or 1
-            run_seconds = float(np.mean([run.seconds for run in outcome.runs])) / at_once
-            sentences += more_runs(variants, plan.campaign, plan.campaign_file, looks, missing, run_seconds, controls)
+            if more:
+                sentences += more_runs(variants, plan.campaign, file, looks, missing, run_seconds, controls)
     sentences += [f"A run of {failure.spec.variant} failed: {failure.reason}" for failure in outcome.failures[:3]]
     if plan.campaign.host is not None:
         sentences += disturbances(outcome.runs)

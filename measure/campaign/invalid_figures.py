@@ -6,7 +6,7 @@ from instrumenter.building.program_notices import is_notice
 from measure.campaign.controls import Controls
 from measure.campaign.executor import Outcome
 from measure.campaign.plan import Plan
-from measure.campaign.record_lengths import uneven_records
+from measure.campaign.record_lengths import about_uneven_records
 from measure.host.disturbances import forks, multiplexed
 
 
@@ -20,5 +20,5 @@ def invalid_figures(plan: Plan, outcome: Outcome, controls: Controls | None) -> 
     told = {warning: None for layouts in plan.builds.values() for warning in layouts[0].warnings}
     sentences += [f"{warning}." for warning in told if is_notice(warning)]
     sentences += [f"A counter may miss events: {warning}" for warning in told if not is_notice(warning)]
-    sentences += uneven_records(plan.campaign, outcome.runs)
+    sentences += about_uneven_records(plan.campaign, outcome.runs)
     return (*sentences, *(controls.failures if controls else ()))

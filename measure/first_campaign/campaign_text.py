@@ -11,7 +11,7 @@ import yaml
 from instrumenter.spec.software_metrics import MetricSpec
 from measure.campaign.campaign_model import Program
 from measure.first_campaign.software_choice import Choice
-from measure.first_campaign.trial_run import SHORTEST_RECORD_CYCLES, Trial
+from measure.first_campaign.trial_run import RECORDS, SHORTEST_RECORD_CYCLES, Trial
 from measure.perturbation.uninformative_metrics import TIED, MetricFinding
 
 _WIDTH = 110  # of a line
@@ -89,15 +89,21 @@ def _program(program: Mapping[str, Any]) -> list[str]:
 
 
 def _sampling(trial: Trial) -> list[str]:
-    records = trial.cycles // trial.every_cycles
-    short = trial.every_cycles == SHORTEST_RECORD_CYCLES
-    return [
-        f"# A run takes {trial.cycles:,} cycles ({trial.instructions:,} instructions), which are about {records:,} "
-        "records.",
+    short = trial.cycles < RECORDS * SHORTEST_RECORD_CYCLES
+    lines = [
+        f"# A run takes {trial.cycles:,} cycles ({trial.instructions:,} instructions), which are about "
+        f"{trial.records:,} records.",
         *(["# Records are as short as is sensible: more work for the program would make more of them."] * short),
         "# Shorter records show shorter phases; each metric should still have events in most of them.",
-        f"sampling: {{mode: ideal, every: {trial.every_cycles} cycles}}",
     ]
+    if trial.uneven is not None:
+        why = (
+            "Cycles are the better unit where their records are even, since events are then those of a time. In this "
+            f"program {trial.uneven.described}, and all of their events rise and fall together; records of "
+            "instructions are even, and PAPI_TOT_CYC tells the time that each took."
+        )
+        lines += textwrap.wrap(why, _WIDTH, initial_indent="# ", subsequent_indent="# ")
+    return [*lines, f"sampling: {{mode: ideal, every: {trial.every} {trial.unit}}}"]
 
 
 def _hardware(trial: Trial) -> list[str]:

@@ -113,7 +113,13 @@ def write_first_campaign(request: Request, console: Console) -> Path:
         status.update("building the program with all counters, and counting events")
         choice = draft.attempt(
             lambda: choose_counters(
-                draft.campaign, draft.document, found.functions, trial.every_cycles, status.note, found.instructions
+                draft.campaign,
+                draft.document,
+                found.functions,
+                trial.every,
+                trial.unit,
+                status.note,
+                found.instructions,
             )
         )
     final_machine = relative(copy_to, beside) if copy_to is not None else draft.machine
@@ -293,7 +299,6 @@ def _place_of_copy(place: Path, machine: Path) -> Path:
 
 def tell_written(console: Console, place: Path, trial: Trial, choice: Choice, last_words: str) -> None:
     """Print what was written, and the next steps. ``last_words``: of the program, on standard error."""
-    records = trial.cycles // trial.every_cycles
     metrics = ", ".join(one.name for one in choice.counters)
     counted = (
         f"software metrics {metrics}"
@@ -301,7 +306,7 @@ def tell_written(console: Console, place: Path, trial: Trial, choice: Choice, la
         else "no software metrics. Name some under `software_metrics:` in the file, which has an example; without one "
         f"there is nothing to compare. Then `measure run --counts {place}` says how often each fires"
     )
-    console.print(escape(f"{place}: records: about {records:,} in a run; {counted}."))
+    console.print(escape(f"{place}: records: about {trial.records:,} in a run; {counted}."))
     added = {one.name: choice.added_percent(one, trial.instructions) for one in choice.counters}
     heavy = [f"{name} about {percent(value)}" for name, value in added.items() if value >= _HEAVY_PERCENT]
     if heavy:

@@ -12,6 +12,7 @@ from instrumenter.errors import SourceError, SpecError
 from instrumenter.spec.software_metrics import MetricSpec
 from measure.campaign.campaign_model import Campaign
 from measure.campaign.event_counts import Counts, count_events, counting_program
+from measure.campaign.run_types import IntervalUnit
 from measure.errors import CampaignError
 from measure.first_campaign.profile import HotFunction
 from measure.first_campaign.trial_run import counter_findings
@@ -91,12 +92,13 @@ def choose_counters(
     campaign: Campaign,
     document: YamlDocument,
     functions: Sequence[HotFunction],
-    every_cycles: int,
+    every: int,
+    unit: IntervalUnit,
     notify: Callable[[str], None],
     instructions: int,
 ) -> Choice:
     """Entries of the hottest functions, then loops of the hottest ones; those that fire often enough and vary from
-    record to record of ``every_cycles``.
+    record to record of ``every`` cycles or instructions.
 
     Functions with a small share are candidates only if no other gives such a counter, as in a program whose time goes
     in the libraries; all are built and counted at once, since building a project can take minutes. Builds the program
@@ -106,7 +108,7 @@ def choose_counters(
     hot = [one for one in functions if one.share >= _SMALLEST_SHARE]
     others = [one for one in functions if one not in hot]
     candidates = hot[:_CANDIDATES] + others[:_CANDIDATES]
-    counted = _count(campaign, document, candidates, every_cycles, notify, instructions)
+    counted = _count(campaign, document, candidates, every, unit, notify, instructions)
     found, poor, cost = counted.counters, counted.poor, counted.instructions_an_event
     left_out = tuple(poor.values())
     for group in (hot, others):
@@ -130,7 +132,8 @@ def _count(
     campaign: Campaign,
     document: YamlDocument,
     functions: Sequence[HotFunction],
-    every_cycles: int,
+    every: int,
+    unit: IntervalUnit,
     notify: Callable[[str], None],
     instructions: int,
 ) -> _Counted:
@@ -163,7 +166,7 @@ def _count(
             for one in counts.metrics
             if one.events >= FEWEST_EVENTS
         ]
-        poor = counter_findings(draft, counting_program(draft, document)[0], every_cycles) if found else {}
+        poor = counter_findings(draft, counting_program(draft, document)[0], every, unit) if found else {}
         events = sum(one.events for one in counts.metrics)
         cost = (counts.instructions - instructions) / events if events else 0.0
         of_found = {one.name: poor[one.name] for one in found if one.name in poor}

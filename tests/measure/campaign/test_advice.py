@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from measure.campaign import analysis
-from measure.campaign.advice import Counted, advice, more_runs
+from measure.campaign.advice import Counted, advice, even_records, more_runs
 from measure.campaign.campaign_model import Campaign
 from measure.campaign.controls import Controls, Injection
 from measure.perturbation.analysis_types import Perturbation, Verdict
@@ -218,3 +218,43 @@ def test_a_control_that_failed_has_a_command_too() -> None:
             "Next: whether the null control is perturbed by chance shows in other runs: `measure run CAMPAIGN.yaml "
             "--set seed=4 --out results/mine-seed4` makes a new campaign of 8 runs."
         ]
+
+
+def run_with_two_records_of(cycles: int) -> Any:
+    """A run with 20 records, of which 18 last 4,000 cycles."""
+    boundaries = np.cumsum([0, *[4000] * 18, cycles, cycles])
+    trace = SimpleNamespace(boundaries_cycles=boundaries, boundaries_instructions=np.arange(21) * 3910)
+    return SimpleNamespace(trace=trace, seconds=1.0)
+
+
+def test_uneven_records_have_the_command_for_even_ones() -> None:
+    """They made figures wrong, and the report had no step for that: its first was to explain the perturbation."""
+    campaign = Campaign.model_validate(GIVEN)
+
+    def steps(campaign: Campaign, long: int) -> list[str]:
+        return even_records(campaign, [run_with_two_records_of(long)], "")
+
+    assert steps(campaign, 4000) == []
+    assert steps(campaign, 9000) == [
+        "Next: records of 3900 instructions are even, so that verdicts rest on relations of metrics alone: `measure "
+        "run CAMPAIGN.yaml --set 'sampling.every=3900 instructions' --set 'hardware_metrics=[PAPI_TOT_CYC, "
+        "PAPI_LD_INS]' --set seed=4 --out results/mine-instructions` makes a new campaign of 8 runs."
+    ]
+    both = campaign.model_copy(update={"hardware_metrics": ("PAPI_LD_INS", "PAPI_TOT_INS", "PAPI_TOT_CYC")})
+    assert "--set 'hardware_metrics=[PAPI_LD_INS, PAPI_TOT_CYC]'" in steps(both, 9000)[0]
+    cycles_only = campaign.model_copy(update={"hardware_metrics": ("PAPI_TOT_CYC", "PAPI_LD_INS")})
+    assert "hardware_metrics" not in steps(cycles_only, 9000)[0]
+
+
+def test_even_records_are_the_first_step_and_no_more_runs_with_uneven_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    metrics = {name: {"event": "entry", "function": name} for name in "ab"}
+    campaign = Campaign.model_validate({**GIVEN, "software_metrics": metrics, "variants": {"x": ["a", "b"]}})
+    plan: Any = SimpleNamespace(campaign=campaign, campaign_file="", history=None, specs=())
+    monkeypatch.setattr(analysis, "_counted", lambda *_: {})
+
+    def told(cycles: int) -> list[str]:
+        outcome: Any = SimpleNamespace(runs=(run_with_two_records_of(cycles),), failures=(), warnings=())
+        return [text[:24] for text in analysis._findings([opened("x", "inconclusive", 5)], (), plan, outcome, None)]
+
+    assert told(4000) == ["Next: more runs would pr"]
+    assert told(9000) == ["Next: records of 3900 in"]

@@ -44,6 +44,26 @@ int main(int argc, char **argv) {
     return 0;
 }
 """
+UNEVEN = """\
+#include <stdio.h>
+static unsigned long table[64];
+__attribute__((noinline)) unsigned long divide(unsigned long n, int times) {
+    for (int i = 0; i < times; i++) n = 1000000007ul / (n | 1) + i;
+    return n;
+}
+__attribute__((noinline)) void add(int times) {
+    for (int i = 0; i < times; i++) table[i % 64] += i ^ table[(i + 1) % 64];
+}
+int main(void) {
+    unsigned long n = 3;
+    for (int i = 0; i < 60; i++) {
+        add(300 + i * 37 % 200);
+        n = divide(n + i, 40 + i * 13 % 30);
+    }
+    printf("%lu %lu\\n", n, table[5]);
+    return 0;
+}
+"""
 
 
 def test_the_file_says_what_the_program_does(folder: Path) -> None:
@@ -89,13 +109,35 @@ def test_the_file_says_what_the_program_does(folder: Path) -> None:
     assert other.machine == ROOT / "configs/machines/strongarm.yaml"
 
 
+def test_a_program_with_uneven_records_of_cycles_gets_records_of_instructions(folder: Path) -> None:
+    """Its report would call the figures wrong, and name such records."""
+    (folder / "turns.c").write_text(UNEVEN)
+    result = measure("init", "turns.c")
+    assert result.exit_code == 0, result.output
+    campaign, _ = load_campaign(folder / "turns.yaml")
+    length, unit = campaign.sampling.interval
+    assert unit == "instructions"
+    text = (folder / "turns.yaml").read_text()
+    told = " ".join(text.replace("\n# ", " ").split())
+    assert re.search(r"[1-9]\d% of the records are more than 10% longer or shorter than 1,000 cycles, and all of", told)
+    assert "# Records are as short as is sensible" in text
+    instructions, records = re.findall(r"A run takes .*\(([\d,]+) instructions\), .* about ([\d,]+) records", text)[0]
+    assert int(instructions.replace(",", "")) // length == int(records)
+    assert campaign.hardware_metrics[0] == "PAPI_TOT_CYC"  # it varies; each record has as many instructions
+    assert "PAPI_TOT_INS" not in text
+    assert f"records: about {records} in a run" in result.output
+    (folder / "demo.c").write_text(PROGRAM)
+    assert measure("init", "demo.c").exit_code == 0
+    assert load_campaign(folder / "demo.yaml")[0].sampling.interval[1] == "cycles"
+
+
 def test_one_software_metric_that_is_left_of_many_is_told() -> None:
     def told(n_left_out: int, events: int = 100, warnings: tuple[str, ...] = (), starts_tasks: bool = False) -> str:
         counter: Any = SimpleNamespace(name="walk_entries", counts=SimpleNamespace(events=events))
         left_out: Any = (SimpleNamespace(),) * n_left_out
         choice = Choice((counter,), left_out, (), 3, warnings, starts_tasks)
         out = io.StringIO()
-        trial: Any = SimpleNamespace(cycles=1000, every_cycles=10, steady=(), instructions=10_000)
+        trial: Any = SimpleNamespace(records=100, steady=(), instructions=10_000)
         tell_written(Console(file=out, width=100), Path("cmark.yaml"), trial, choice, "")
         return " ".join(out.getvalue().split())
 
