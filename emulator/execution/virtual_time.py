@@ -88,7 +88,7 @@ class VirtualTime:
         begin, begin_cycles = self._recent_begin
         if timed - begin >= _RECENT_INSTRUCTIONS:
             self._recent_cycles_each = (cycles - begin_cycles) / (timed - begin)
-            kept = 0.5 ** ((cycles - begin_cycles) / (_KEPT * self._whole_way))
+            kept = 0.5 ** (max(0, cycles - begin_cycles) / (_KEPT * self._whole_way))  # less: went back, then ahead
             self._most_cycles_each = max(self._recent_cycles_each, kept * self._most_cycles_each)
         if timed < begin or timed - begin >= _RECENT_INSTRUCTIONS:  # less: the machine went back to an earlier state
             self._recent_begin = timed, cycles

@@ -253,11 +253,12 @@ def align_run(
     names = _channels(baseline, run, channels)
     first, second = (normalised_channels(_scaled(one, names, scale), _name(one)) for one in (baseline, run))
     cost = float("nan")
-    # A wait longer than an interval leaves records in which nothing ran: nothing in them can be misplaced.
+    # A wait longer than an interval leaves records in which nothing ran: nothing in them can be misplaced. Where no
+    # instructions are known, as on some hosts, none are taken for such.
     ran, baseline_ran = (np.diff(one.trace.boundaries_instructions) > 0 for one in (run, baseline))
     if align == "dtw":
         found = alignment.align(first, second)
-        spread, cost = even_spread_of_path(found.path, ~ran), found.cost
+        spread, cost = even_spread_of_path(found.path, ~ran & ran.any()), found.cost
     else:
         spread = spread_of_progress(*(_progress(one, baseline, curve) for one in (baseline, run)))
     gap = first[:, spread.rows] - second[:, spread.columns]

@@ -108,6 +108,15 @@ def test_no_step_leads_far_beyond_the_moment_where_slow_instructions_come_back()
     assert np.abs(np.diff(ends[5:]) / every - 1).max() < 0.1
 
 
+def test_a_machine_that_went_back_may_be_ahead_with_fewer_cycles() -> None:
+    core = Core()
+    time = VirtualTime(core, 1_000_000_000, core.catch_up)
+    core.seen = time.instructions = 10_000_000
+    time.instructions_until(core.seen + 1)
+    core.seen, time.instructions = 1_000_000, 11_000_000  # restored, and emulated without timing since
+    assert time.instructions_until(core.seen + 1000) > 500
+
+
 def test_steps_come_to_the_moment() -> None:
     core = Core()
     time = VirtualTime(core, 1_000_000_000, core.catch_up)
