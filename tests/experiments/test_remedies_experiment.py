@@ -140,8 +140,8 @@ def test_a_case_without_verdicts_on_its_sets_is_told_by_its_causes_only() -> Non
 @pytest.mark.slow
 def test_a_campaign_is_run_explained_and_judged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for module in (experiment, remedies):
-        monkeypatch.setattr(module, "CONFIRMING_PAIRS", 6)
-    monkeypatch.setattr(experiment, "DEFAULT_PAIRS", 6)
+        monkeypatch.setattr(module, "CONFIRMING_PAIRS", 4)
+    monkeypatch.setattr(experiment, "DEFAULT_PAIRS", 4)
     entry = examine("netsimplex", "desktop", tmp_path, 2, size="tiny")
     assert set(entry["variants"]) == {"tree", "prices"}
     assert entry["events"]["pricings"] > entry["events"]["pivots"] > 0
