@@ -122,8 +122,10 @@ def align_normalised(
     method: Method = "auto",
     band: float | None = None,
     step_penalty: float = 0.0,
+    widen: bool = True,
 ) -> Alignment:
-    """As `align`, for channels ``(c, n)`` and ``(c, m)`` that `normalised_channels` prepared."""
+    """As `align`, for channels ``(c, n)`` and ``(c, m)`` that `normalised_channels` prepared; ``widen``: paths may
+    leave the ``band``."""
     n, m = reference.shape[1], other.shape[1]
     if step_penalty < 0 or (band is not None and not 0 < band <= 1):
         raise AlignmentError(
@@ -132,7 +134,7 @@ def align_normalised(
     if method == "auto":
         method = _automatic_method(n, m, band)
     if method == "band":
-        return _banded(reference, other, DEFAULT_BAND if band is None else band, step_penalty)
+        return _banded(reference, other, DEFAULT_BAND if band is None else band, step_penalty, widen)
     if method == "tslearn":
         return _by_tslearn(reference, other, band, step_penalty)
     if method == "multiresolution":
@@ -187,15 +189,17 @@ def _automatic_method(n: int, m: int, band: float | None) -> Method:
     return "full" if n * m <= FULL_CELLS else "checkpoint"
 
 
-def _banded(reference: NDArray[np.float64], other: NDArray[np.float64], band: float, penalty: float) -> Alignment:
-    """Align within a band, which is doubled while the path touches its edge."""
+def _banded(
+    reference: NDArray[np.float64], other: NDArray[np.float64], band: float, penalty: float, widen: bool
+) -> Alignment:  # fmt: skip
+    """Align within a band, which is doubled while the path touches its edge, if it may ``widen``."""
     n, m = reference.shape[1], other.shape[1]
     longest = max(n, m)
     radius = max(1, int(np.ceil(band * longest)))
     while True:
         window = band_window(n, m, radius)
         path, cost = _solve(reference, other, window, penalty)
-        if radius >= longest or not window.touches(path):
+        if not widen or radius >= longest or not window.touches(path):
             return _alignment(path, cost, "band", min(1.0, radius / longest))
         radius *= 2
 

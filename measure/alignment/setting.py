@@ -35,10 +35,13 @@ class AlignmentSetting:
                 "(0, 1]"
             )
 
-    def align(self, reference: NDArray[np.float64], other: NDArray[np.float64]) -> Alignment:
-        """Align channels ``(c, n)`` and ``(c, m)`` as `measure.alignment.dtw.normalised_channels` prepares them."""
+    def align(
+        self, reference: NDArray[np.float64], other: NDArray[np.float64], *, widen: bool = True
+    ) -> Alignment:  # fmt: skip
+        """Align channels ``(c, n)`` and ``(c, m)`` as `measure.alignment.dtw.normalised_channels` prepares them;
+        ``widen``: the path may leave the band."""
         penalty = self.step_penalty * len(reference)
-        return align_normalised(reference, other, method="band", band=self.band, step_penalty=penalty)
+        return align_normalised(reference, other, method="band", band=self.band, step_penalty=penalty, widen=widen)
 
     def held_out(
         self, reference: NDArray[np.float64], other: NDArray[np.float64], channels: list[int], *, widen: bool = True

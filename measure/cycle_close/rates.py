@@ -102,8 +102,11 @@ def whole_run_error(actual: pd.DataFrame, estimated: pd.DataFrame, name: str) ->
 
 
 def event_totals(actual: Columns, estimated: Columns) -> dict[str, tuple[float, float]]:
-    """By the name of each event that happens: how many there are, and by the estimates, in the intervals that have one;
-    those that are furthest off first, as a fraction of what there is. Both tables must have the same intervals."""
+    """By the name of each event: its number in the full simulation, and its number by the estimates, in the intervals
+    that have an estimate.
+
+    The event with the largest relative error comes first; events that never happen are left out. Both tables must have
+    the same intervals."""
     kept = ~np.isnan(estimated["cpi"])
     names = [event.name.lower() for event in Event]
     totals = {name: (float(actual[name][kept].sum()), float(estimated[name][kept].sum())) for name in names}

@@ -47,7 +47,7 @@ class WaitModel:
             first_bins.append(REUSE_BINS)
         self.arrays = Waits(
             np.zeros(1, np.int64), np.zeros(1024, np.int64), np.array(sizes, np.float64), np.array(below, np.float64),
-            np.array(has_history), np.zeros((len(sizes), 1024)), np.array([*first_bins, REUSE_BINS]),
+            np.array(has_history), np.zeros((len(sizes), 1024)), np.array(first_bins),
         )  # fmt: skip
 
     def make_room(self, n: int) -> None:

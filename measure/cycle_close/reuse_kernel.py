@@ -46,8 +46,8 @@ class Waits(NamedTuple):
 
     ``state``: (1,), number of intervals so far; ``ends``: (m,) instructions from the start to the end of each, the
     first entry 0; for each of n levels, caches and then a TLB, ``lines`` or pages, ``latencies`` (of a miss) [cycles],
-    ``has_history``, (n,), and ``fills``, (n, m), misses from the start to each of ``ends``. ``first_bins``, (n + 1,):
-    the place of a level's bins among those of an interval, and the number of bins of each.
+    ``has_history``, (n,), and ``fills``, (n, m), misses from the start to each of ``ends``. ``first_bins``, (n,):
+    the place of a level's bins among those of an interval, of which one half is of lines, the other of pages.
     """
 
     state: NDArray[np.int64]
@@ -70,7 +70,7 @@ def add_wait(waits: Waits, end: int, reuse_times: NDArray[np.int64]) -> float:
     total = 0.0
     for level in range(len(waits.lines)):
         lines, latency = waits.lines[level], waits.latencies[level]
-        first, bins = waits.first_bins[level], waits.first_bins[len(waits.lines)]
+        first, bins = waits.first_bins[level], reuse_times.shape[1] // 2
         if waits.has_history[level]:
             fills = waits.fills[level]
             add_evictions(waits.ends, reuse_times, first, bins, n, lines, fills)

@@ -14,12 +14,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from emulator.isa.decode import decode
 from emulator.pmu import METRICS
 from emulator.timing.machine_events import FIRST_DYNAMIC, FIRST_STATIC, N_STATIC, events_of_instruction
 from measure.campaign.run_types import Run
 from measure.errors import MeasureError
-from measure.explanation.counter_code import CounterCode, program_image, read_code
+from measure.explanation.counter_code import CounterCode, instruction_at, program_image
 from measure.explanation.paired_runs import PLAIN, PairedRuns, ProgramChoice
 from measure.explanation.relations import Relations
 
@@ -29,7 +28,7 @@ def change_by_added_counts(
 ) -> NDArray[np.float64] | None:
     """The change of z, (n_pairs, n_relations), when what the counters of ``metrics`` execute in the program ``choice``
     is added to the plain runs. None where a second run cannot count them, and with sampling by signals."""
-    if (choice.sampling or paired.campaign.sampling.mode) == "signal":
+    if paired.samples_by_signal(choice):
         return None
     counted = replace(choice, second_run=choice.metrics)
     try:
@@ -46,8 +45,7 @@ def events_of_code(program: Path, code: CounterCode) -> NDArray[np.int64]:
     """Static events of all executions of ``code``, (N_STATIC,), as `static_events` has them."""
     image, found = program_image(program), np.zeros(N_STATIC, np.int64)
     for pc, executions in zip(code.instructions, code.executed, strict=True):
-        raw = int.from_bytes(read_code(image, pc, 4), "little")
-        one = decode(raw if raw & 3 == 3 else raw & 0xFFFF)
+        one = instruction_at(image, pc)
         if one is not None:
             found += executions * events_of_instruction(one.op_class, one.row.access).astype(np.int64)
     return found

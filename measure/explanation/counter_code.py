@@ -13,7 +13,7 @@ import numpy as np
 
 from emulator.counterfactual.range_accesses import RangeAccesses
 from emulator.counterfactual.served_instructions import served_instructions
-from emulator.isa.decode import decode
+from emulator.isa.decode import Instruction, decode
 from emulator.linux.loader.elf import ElfImage, load_image
 from emulator.machine import Machine
 from emulator.probes import BlockCounter
@@ -169,13 +169,19 @@ def moved_counter_code(code: CounterCode, image: ElfImage, other: ElfImage) -> C
         if function is None or there is None or not unique or there.size_bytes != function.size_bytes:
             return None
         moved = there.address + pc - function.address
-        if _mnemonic(image, pc) != _mnemonic(other, moved):
+        if mnemonic_at(image, pc) != mnemonic_at(other, moved):
             return None
         found.append(moved)
     return CounterCode(tuple(found), code.executed, code.total, code.entries)
 
 
-def _mnemonic(image: ElfImage, pc: int) -> str | None:
+def instruction_at(image: ElfImage, pc: int) -> Instruction | None:
+    """The program's instruction at ``pc``; None if there is none."""
     raw = int.from_bytes(read_code(image, pc, 4), "little")
-    instruction = decode(raw if raw & 3 == 3 else raw & 0xFFFF)
-    return None if instruction is None else instruction.row.mnemonic
+    return decode(raw if raw & 3 == 3 else raw & 0xFFFF)
+
+
+def mnemonic_at(image: ElfImage, pc: int) -> str:
+    """The mnemonic of the program's instruction at ``pc``; "" if there is none."""
+    instruction = instruction_at(image, pc)
+    return "" if instruction is None else instruction.row.mnemonic

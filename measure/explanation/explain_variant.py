@@ -90,7 +90,8 @@ def explain_variant(
     first = metrics.parts[0].name
     shares = [(part.name, metrics.share(part)) for part in metrics.parts]
     guilty = [name for name, share in shares if share.mean >= CAUSE and share.low > 0] or [first]
-    added = change_by_added_counts(few, choice, guilty, relations) if mechanisms.change.is_cause(COMPILER) else None
+    by_compiler = any(part.name == COMPILER for part in mechanisms.change.causes)
+    added = change_by_added_counts(few, choice, guilty, relations) if by_compiler else None
     begin_step(variant, "places")
     sites = effects.sites(first)
     plain, full = (Path(paired.build(one).elf_path) for one in (PLAIN, choice))

@@ -76,10 +76,11 @@ class Change:
         """`share` for changes of z that are no part, (n_pairs, n_relations)."""
         return estimate(np.nansum(values * direction(self.whole), axis=1))
 
-    def is_cause(self, name: str) -> bool:
-        """Whether the part called ``name`` is shown to make a share of at least `CAUSE`."""
-        shares = [self.share(part) for part in self.parts if part.name == name]
-        return any(one.mean >= CAUSE and not one.low <= 0 for one in shares)
+    @property
+    def causes(self) -> tuple[Part, ...]:
+        """The parts that are shown to make a share of at least `CAUSE`, largest share first."""
+        shares = [(part, self.share(part)) for part in self.parts]
+        return tuple(part for part, share in shares if share.mean >= CAUSE and not share.low <= 0)
 
     def first_is_clear(self, level: float) -> bool:
         """Whether the first part's share is larger than the second's, by the interval of ``level`` of their difference

@@ -38,7 +38,7 @@ _ABOUT = {
     EXECUTED: "the counters' instructions take cycles and count as events",
     ACCESSES: "the counters' loads and stores go through caches and TLBs",
     LAYOUT: "code and data lie at other addresses than in the plain program",
-    COMPILER: "the compiler made the rest of the program otherwise; the first in every order, for it is always there",
+    COMPILER: "the compiler made the rest of the program otherwise; first in every order, as it cannot be switched off",
     SAMPLER: "the sampler runs in the program, and reads counters that the plain program lacks",
 }
 CUT_PAIRS = 3  # in which records are also cut by the program's progress
@@ -66,7 +66,7 @@ def find_mechanisms(
 ) -> Mechanisms:  # fmt: skip
     """The part of each mechanism in the change of ``relations`` by the program ``choice``. ``with_cuts``: also make the
     runs for `Mechanisms.cuts`."""
-    signal = (choice.sampling or paired.campaign.sampling.mode) == "signal"
+    signal = paired.samples_by_signal(choice)
     ideal = _Sampled(paired, replace(choice, sampling="ideal") if signal else choice)
     factors = [EXECUTED, ACCESSES, LAYOUT, *([SAMPLER] if signal else [])]
     sampled = {False: ideal, True: _Sampled(paired, choice) if signal else ideal}

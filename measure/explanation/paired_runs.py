@@ -118,6 +118,10 @@ class PairedRuns:
         """Runs that were needed so far."""
         return len(self._made)
 
+    def samples_by_signal(self, choice: ProgramChoice) -> bool:
+        """Whether a sampler in the guest, which a timer calls, takes the records of ``choice``."""
+        return (choice.sampling or self.campaign.sampling.mode) == "signal"
+
     def further(self, n_pairs: int) -> PairedRuns:
         """The same programs in ``n_pairs`` further pairs, whose noise these do not share."""
         found = copy(self)

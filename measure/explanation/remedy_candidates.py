@@ -129,7 +129,7 @@ def candidates(
 
 def _second_runs(paired: PairedRuns, choice: ProgramChoice, guilty: Sequence[str]) -> list[Candidate]:
     """Counting in a second run: all metrics, and those that cause the change."""
-    if (choice.sampling or paired.campaign.sampling.mode) == "signal":
+    if paired.samples_by_signal(choice):
         return []
     chosen = {SECOND_RUN: choice.metrics}
     if 0 < len(guilty) < len(choice.metrics):

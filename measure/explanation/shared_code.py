@@ -16,13 +16,12 @@ from pathlib import Path
 
 import numpy as np
 
-from emulator.isa.decode import decode
 from emulator.linux.loader.elf import ElfImage, Symbol
 from emulator.machine import Machine
 from emulator.probes import BlockCounter
 from measure.campaign.run_types import PLACE_GAP, CounterPlace, RunSpec, SecondRun, SharedCode, ended_with
 from measure.errors import MeasureError
-from measure.explanation.counter_code import program_image, read_code
+from measure.explanation.counter_code import mnemonic_at, program_image
 from measure.targets.emulated import hotness_threshold, layout_of
 from measure.targets.program_file import files_of
 from measure.targets.second_run import NoCounters
@@ -84,8 +83,8 @@ def shared_code(
         if other is None:
             continue
         pcs, other_pcs = _inside(places, function), _inside(other_places, other)
-        tokens = [(_mnemonic(first, pc), first_executions[pc]) for pc in pcs]
-        other_tokens = [(_mnemonic(second, pc), second_executions[pc]) for pc in other_pcs]
+        tokens = [(mnemonic_at(first, pc), first_executions[pc]) for pc in pcs]
+        other_tokens = [(mnemonic_at(second, pc), second_executions[pc]) for pc in other_pcs]
         pairs = _one_each(_common(tokens, other_tokens), tokens)
         if pairs:
             offsets = tuple(pcs[n] - function.address for n, _ in pairs)
@@ -130,12 +129,6 @@ def _one_each(pairs: Sequence[tuple[int, int]], tokens: Sequence[Token]) -> list
             kept.append((n, m))
         before = n, m
     return kept
-
-
-def _mnemonic(image: ElfImage, pc: int) -> str:
-    raw = int.from_bytes(read_code(image, pc, 4), "little")
-    instruction = decode(raw if raw & 3 == 3 else raw & 0xFFFF)
-    return "" if instruction is None else instruction.row.mnemonic
 
 
 def _executions(spec: RunSpec) -> tuple[dict[int, int], int]:

@@ -150,8 +150,8 @@ def _without_the_compiler(one: Explanation) -> list[str]:
     if not (alone.low > 0 and alone.mean >= part + INTERACTION):
         return []
     return [
-        f"Without these decisions {share_text(alone)} of the change is there, too: so much come the plain program's "
-        "records to, by arithmetic, with the instructions, loads and stores of the counters added."
+        f"Without these decisions {share_text(alone)} of the change is there, too: it appears when the counters' "
+        "instructions, loads and stores are added, by arithmetic, to the records of the plain program."
     ]
 
 
@@ -165,17 +165,14 @@ def sentences(one: Explanation) -> list[str]:
         if len(one.sites) > 1:
             site += f" ({100 * one.metrics.share_of(one.sites[0].values).mean:.0f}% alone)"
     found.append(f"{share_text(one.metrics.share(metric))} of the change comes from {metric.name}{site}.")
-    if not any(one.mechanisms.is_cause(part.name) for part in one.mechanisms.parts):
+    causes = one.mechanisms.causes
+    found += [f"{share_text(one.mechanisms.share(part))} of it by {part.name}: {part.about}." for part in causes]
+    if not causes:
         part = one.mechanisms.parts[0]
         found.append(
-            f"Which mechanism it comes by is not shown in {one.n_pairs} pairs of runs; the largest share is that of "
+            f"No mechanism is shown to make it in {one.n_pairs} pairs of runs; the largest share is that of "
             f"{part.name}, {share_text(one.mechanisms.share(part))}: {part.about}."
         )
-    found += [
-        f"{share_text(one.mechanisms.share(part))} of it by {part.name}: {part.about}."
-        for part in one.mechanisms.parts
-        if one.mechanisms.is_cause(part.name)
-    ]
     found += _without_the_compiler(one)
     if one.cuts is not None:
         moved = one.mechanisms.share_of(one.cuts)

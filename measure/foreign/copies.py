@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.listed_names import listed
-from measure.foreign.trace import ForeignTrace, counted
+from measure.foreign.trace import ForeignTrace
 from measure.perturbation.uninformative_metrics import TIED
+from measure.perturbation.wording import counted
 from measure.stats.correlation import average_ranks
 
 _SHOWN = 3
@@ -23,34 +24,26 @@ def copies(groups: Mapping[str, Sequence[ForeignTrace]], tables: Mapping[int, ND
     its baseline where its counters change nothing: no sentence is on either.
     """
     seen: dict[bytes, list[tuple[str, ForeignTrace]]] = {}
-    within: dict[str, list[str]] = {}
-    across: dict[tuple[str, str], list[str]] = {}
-    for group, traces in groups.items():
-        for trace in traces:
-            table = tables[id(trace)] + 0.0  # -0.0 is 0.0
-            earlier = seen.setdefault(table.tobytes() + str(table.shape).encode(), [])
-            for other_group, other in earlier:
-                if not _varies(table):
-                    break
-                text = f"{trace.path} as {other.path}"
-                if other_group == group:
-                    within.setdefault(group, []).append(text)
-                elif not _are_different_runs(trace, other):
-                    across.setdefault((other_group, group), []).append(text)
-                else:
-                    continue
-                break
-            earlier.append((group, trace))
+    found: dict[tuple[str, str], list[str]] = {}  # by the groups of the earlier trace and of its copy
+    for group, trace in ((group, trace) for group, traces in groups.items() for trace in traces):
+        table = tables[id(trace)] + 0.0  # -0.0 is 0.0
+        earlier = seen.setdefault(table.tobytes() + str(table.shape).encode(), [])
+        copied = [one for one in earlier if one[0] == group or not _are_different_runs(trace, one[1])]
+        if copied and _varies(table):
+            found.setdefault((copied[0][0], group), []).append(f"{trace.path} as {copied[0][1].path}")
+        earlier.append((group, trace))
     sentences = [
         f"{_have(texts, group)} the same numbers as another of them ({listed(texts, _SHOWN)}): copies are no runs of "
         "their own, and make the spread between runs look smaller than it is. Leave them out. If a simulator without "
         "noise made them, vary its set-up from run to run."
-        for group, texts in within.items()
+        for (other, group), texts in found.items()
+        if other == group
     ]
     sentences += [
         f"{_have(texts, group)} the same numbers as one of {other} ({listed(texts, _SHOWN)}): a copy shows no change. "
         "Give the trace that each run has made. Only a deterministic simulator makes such traces in different runs."
-        for (other, group), texts in across.items()
+        for (other, group), texts in found.items()
+        if other != group
     ]
     return tuple(sentences)
 

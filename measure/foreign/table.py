@@ -19,12 +19,12 @@ from measure.foreign.trace import (
     ForeignTrace,
     TraceFileError,
     check_times,
-    counted,
     is_measured,
     name_and_unit,
     number,
     read_text,
 )
+from measure.perturbation.wording import counted
 
 _BOUNDARY = re.compile(
     r"^(|unnamed: 0|index|record|(time|timestamp|begin|end|start|stop)"

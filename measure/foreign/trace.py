@@ -72,11 +72,6 @@ class ForeignTrace:
         return self.values[:, [self.metrics.index(metric) for metric in metrics]]
 
 
-def counted(count: int, noun: str) -> str:
-    """``"1 metric"``, ``"2 metrics"``."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
 def encoding_of(head: bytes) -> str:
     """The encoding of a text by its first bytes: UTF-16 or UTF-32 with a byte order mark, otherwise UTF-8."""
     if head.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-LONGEST_SLOPE = 25.0  # records
+_LONGEST_SLOPE = 25.0  # records
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def even_spread_of_path(path: NDArray[np.int64], idle: NDArray[np.bool_]) -> Spr
 
     A run that is a tenth longer has two records in every tenth of the baseline's by its path, and so twice the events
     there: in the trace of an inverted index three relations changed by 0.2 to 0.3 for that alone. Each such step is
-    taken for a slope, from the middle of the stretch before it to that after it, at most `LONGEST_SLOPE` records away,
+    taken for a slope, from the middle of the stretch before it to that after it, at most `_LONGEST_SLOPE` records away,
     which moves no record by more than one. Where several steps follow one another, and where nothing ran, records were
     put in, or left out: there the path stays as it is.
     """
@@ -102,7 +102,7 @@ def _even_boundaries(path: NDArray[np.int64], idle: NDArray[np.bool_]) -> NDArra
     idle_before = np.append(0, np.cumsum(idle))
     is_idle = idle_before[begins[stretches[1:]]] > idle_before[ends[stretches[:-1]]]
     is_single = (np.abs(np.diff(offset[begins[stretches]])) <= 1) & ~is_idle
-    reach = np.minimum((ends - begins) / 2, LONGEST_SLOPE)
+    reach = np.minimum((ends - begins) / 2, _LONGEST_SLOPE)
     begin_at, end_at = begins.astype(np.float64), ends.astype(np.float64)
     begin_at[stretches[1:][is_single]] += reach[stretches[1:][is_single]]
     end_at[stretches[:-1][is_single]] -= reach[stretches[:-1][is_single]]

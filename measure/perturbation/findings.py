@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from measure.perturbation.analysis_types import BROKEN, FEWEST_BASELINES, Pair, Perturbation
-from measure.perturbation.wording import SHOWN_PAIRS, listed_names, over_all, p_number, p_text
+from measure.perturbation.wording import SHOWN_PAIRS, counted, listed_names, over_all, p_number, p_text
 
 INNER_ADVICE = (
     "Do not reason about the pairs that changed within such a run; spread the software metrics over several runs."
@@ -64,10 +64,10 @@ def _changes(result: Perturbation) -> list[str]:
     worst = perturbed or changed
     sentences = [f"{_change(pair, result)}." for pair in worst[:SHOWN_PAIRS]]
     if len(worst) > SHOWN_PAIRS:
-        sentences.append(f"In all, {_count(len(worst), _noun(result))} are {worst[0].verdict}.")
+        sentences.append(f"In all, {counted(len(worst), _noun(result))} are {worst[0].verdict}.")
     if perturbed and changed:
         sentences.append(
-            f"{_count(len(changed), f'further {_noun(result)}')} changed by an amount that may be below or above "
+            f"{counted(len(changed), f'further {_noun(result)}')} changed by an amount that may be below or above "
             f"{result.delta:g}: {listed_names([pair.name for pair in changed])}."
         )
     if not perturbed:
@@ -129,7 +129,7 @@ def _undecided(result: Perturbation, smallest_p: float) -> list[str]:
     open_pairs = result.of("inconclusive")
     sentences = [
         f"Neither perturbation nor its absence is shown for {len(open_pairs)} of "
-        f"{_count(len(result.pairs), _noun(result))}; the least certain: "
+        f"{counted(len(result.pairs), _noun(result))}; the least certain: "
         + ", ".join(pair.name for pair in open_pairs[:SHOWN_PAIRS])
         + "."
     ]
@@ -155,7 +155,7 @@ def _undecided(result: Perturbation, smallest_p: float) -> list[str]:
 def _more_runs(result: Perturbation, purpose: str) -> str:
     if result.extra_runs_needed is None:
         return ""
-    more = _count(result.extra_runs_needed, "more baseline")
+    more = counted(result.extra_runs_needed, "more baseline")
     if result.paired:
         each = "each with" if result.extra_runs_needed > 1 else "with"
         return f" About {more}, {each} its instrumented run, would probably (80%) {purpose}."
@@ -171,7 +171,7 @@ def _not_assessable(result: Perturbation) -> list[str]:
     more = " and other reasons, given with the pairs" if len(reasons) > SHOWN_PAIRS else ""
     return [
         f"Not assessable, so no absence of change is shown for {len(unknown)} of "
-        f"{_count(len(result.pairs), _noun(result))}: {shown}{more}."
+        f"{counted(len(result.pairs), _noun(result))}: {shown}{more}."
     ]
 
 
@@ -234,8 +234,4 @@ def _noun(result: Perturbation) -> str:
 
 
 def _sizes(result: Perturbation) -> str:
-    return f"{_count(result.n_baseline, 'baseline')} and {_count(result.n_runs, 'run')}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" + ("" if number == 1 else "s")
+    return f"{counted(result.n_baseline, 'baseline')} and {counted(result.n_runs, 'run')}"

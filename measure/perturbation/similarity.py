@@ -211,18 +211,7 @@ def _paths(
         kept = tuple(other for other in range(n_metrics) if other != metric and other not in left_out)
         if left_out and kept:
             if kept not in by_kept:
-                by_kept[kept] = _path_on(kept, first, second, alignment, widen)
+                channels = [np.ascontiguousarray(run.channels[list(kept)]) for run in (first, second)]
+                by_kept[kept] = alignment.align(channels[0], channels[1], widen=widen).path
             found[metric] = by_kept[kept]
     return found
-
-
-def _path_on(
-    kept: tuple[int, ...], first: PreparedRun, second: PreparedRun, alignment: AlignmentSetting, widen: bool
-) -> NDArray[np.int64]:
-    """The alignment on the metrics ``kept``."""
-    channels = [np.ascontiguousarray(run.channels[list(kept)]) for run in (first, second)]
-    if widen:
-        return alignment.align(channels[0], channels[1]).path
-    # One channel more, of zeros in both traces, is the one to leave out.
-    both = [np.vstack([one, np.zeros_like(one[:1])]) for one in channels]
-    return alignment.held_out(both[0], both[1], [len(kept)], widen=False)[0]

@@ -13,6 +13,11 @@ SHOWN_PAIRS = 3
 _SMALLEST_P = 0.001
 
 
+def counted(number: int, noun: str) -> str:
+    """``1 metric``, ``2 metrics``."""
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
 def listed_names(names: Sequence[str]) -> str:
     """``a, b, c and 4 more``."""
     more = len(names) - SHOWN_PAIRS

@@ -129,6 +129,9 @@ def test_metrics_that_are_alike_share_an_alignment_and_get_that_of_each_by_itsel
         channels = [run.channels[[*kept, metric]] for run in (first, second)]
         (path,) = DEFAULT_ALIGNMENT.held_out(channels[0], channels[1], [len(kept)])
         np.testing.assert_array_equal(found[metric], path)
+        kept_apart = [one[:-1] for one in channels]
+        (in_band,) = DEFAULT_ALIGNMENT.held_out(channels[0], channels[1], [len(kept)], widen=False)
+        np.testing.assert_array_equal(DEFAULT_ALIGNMENT.align(*kept_apart, widen=False).path, in_band)
         one = tuple(alike if n == metric else () for n in range(6))
         assert similarity(first, second, Comparison(True, DEFAULT_ALIGNMENT, one))[metric] == shared[metric]
 
