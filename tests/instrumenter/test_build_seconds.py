@@ -15,7 +15,11 @@ from instrumenter.building.project import Project, ProjectRecipe
 from instrumenter.building.toolchain import Toolchain
 
 LIBRARY_SECONDS = 2.0
-PROGRAM = "int main(void) { return 0; }\n"
+
+
+def new_program() -> str:
+    """The text of a program that no earlier run of the tests left in the store of builds."""
+    return f"long here = {time.time_ns()}; int main(void) {{ return 0; }}\n"
 
 
 @pytest.fixture
@@ -37,7 +41,7 @@ def missing_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("relinkable", [False, True])
 def test_the_library_is_no_part_of_the_time_of_a_program(tmp_path: Path, relinkable: bool) -> None:
     source = tmp_path / "program.c"
-    source.write_text(f"/* {tmp_path} */ int here = {time.time_ns() % 1_000_000}; {PROGRAM}")
+    source.write_text(new_program())
     started = time.perf_counter()
     build = Recipe(preprocess_all([source], ("-O1",), Toolchain()), ("-O1",), relinkable=relinkable).build({})
     assert (tmp_path / "ready").exists()
@@ -49,7 +53,7 @@ def test_the_library_is_no_part_of_the_time_of_a_project(tmp_path: Path) -> None
     """Nor is that of C++, which a link of its build command makes: the listing tells its time."""
     project = tmp_path / "project"
     project.mkdir()
-    (project / "program.c").write_text(PROGRAM)
+    (project / "program.c").write_text(new_program())
     entry = {"kind": "link", "output": "other", "sha256": "", "library_seconds": LIBRARY_SECONDS}
     (project / "entry.json").write_text(f"{json.dumps(entry)}\n")
     command = f"$CC program.c -o program && sleep {LIBRARY_SECONDS} && cat entry.json >> $INSTRUMENT_LOG"
