@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +21,7 @@ from measure.campaign.variance import planned_runs
 from measure.console.time_left import range_text
 from measure.perturbation.analysis_types import BROKEN, Verdict
 from measure.perturbation.findings import in_all_open
+from measure.perturbation.missing_runs import Forecast, forecast
 from measure.report.model import VariantReport
 
 if TYPE_CHECKING:
@@ -97,30 +98,46 @@ def more_runs(
     left for these. ``missing``: some runs of the plan are still to be made, which comes before any other.
     ``run_seconds``: of one run, while others run on the other processors; 0 if unknown.
     """
-    needed, changed = _needed(variants, "inconclusive"), _needed(variants, "changed")
     if missing:
         return []
     sentences = []
+    needed, changed = _needed(variants, "inconclusive"), _needed(variants, "changed")
+    hopeless = [name for name, one in needed.items() if not one.affordable]
+    needed, changed = (
+        {name: one for name, one in found.items() if one.affordable} for found in (needed, changed)
+    )  # fmt: skip
     if controls and any(one.verdict == "perturbed" for one in controls.null):
         how = _with_more(0, campaign, campaign_file, campaign.looks, run_seconds)
         sentences.append(f"Next: whether the null control is perturbed by chance shows in other runs: {how}.")
     overlooks = controls is not None and controls.injection is not None and not controls.found
     if overlooks:
-        more = max(campaign.baselines, *needed.values(), 0)
+        more = max(campaign.baselines, *(one.extra for one in needed.values()), 0)
         how = _with_more(more, campaign, campaign_file, looks, run_seconds)
         sentences.append(f"Next: with twice the runs, or more, the positive control may be found: {how}.")
-    elif needed:
-        noun = "variant" if len(needed) == 1 else "variants"
-        metric = _behind_all_open([variant for variant in variants if variant.name in needed])
+    elif needed or hopeless:
+        metric = _behind_all_open([variant for variant in variants if variant.name in (*needed, *hopeless)])
         if metric and len(campaign.hardware_metrics) > 2:
             how = _without(metric, campaign, campaign_file, run_seconds)
             sentences.append(f"Next: without {metric}, which every open pair involves, nothing may be open: {how}.")
-        how = _with_more(max(needed.values()), campaign, campaign_file, looks, run_seconds)
-        sentences.append(f"Next: more runs would probably settle the {noun} {', '.join(needed)}: {how}.")
+        if needed:
+            most = max(needed.values(), key=lambda one: one.extra)
+            how = _with_more(most.extra, campaign, campaign_file, looks, run_seconds)
+            sentences.append(
+                f"Next: more runs would probably settle {_named(needed)}: {how}. {most.extra:,} more of each is a "
+                f"forecast ({most.range_text})."
+            )
+        if hopeless:
+            sentences.append(
+                f"Next: no reasonable number of further runs settles {_named(hopeless)}. A campaign with fewer "
+                f"hardware metrics, a longer program, longer records or a larger delta may: `measure run --dry-run "
+                f"{shown_path(campaign_file)}` says what it would find, before its runs."
+            )
     elif changed:
-        how = _with_more(max(changed.values()), campaign, campaign_file, looks, run_seconds)
+        most = max(changed.values(), key=lambda one: one.extra)
+        how = _with_more(most.extra, campaign, campaign_file, looks, run_seconds)
         sentences.append(
-            f"Next: more runs would probably show whether the change of {', '.join(changed)} exceeds delta: {how}."
+            f"Next: more runs would probably show whether the change of {', '.join(changed)} exceeds delta: {how}. "
+            f"{most.extra:,} more of each is a forecast ({most.range_text})."
         )
     return sentences
 
@@ -151,14 +168,22 @@ def _hardware_metrics(names: Iterable[str]) -> str:
     return f"hardware_metrics=[{', '.join(names)}]"
 
 
-def _needed(variants: Sequence[VariantReport], verdict: Verdict) -> dict[str, int]:
+def _needed(variants: Sequence[VariantReport], verdict: Verdict) -> dict[str, Forecast]:
     """By name of the variants with this ``verdict`` that more runs would probably settle: how many more."""
-    needed: dict[str, int] = {}
+    needed: dict[str, Forecast] = {}
     for variant in variants:
         opened = [one for one in (variant.inner, variant.outer_held_out) if one and one.verdict == verdict]
-        if variant.verdict == verdict and all(one.extra_runs_needed is not None for one in opened):
-            needed[variant.name] = max(one.extra_runs_needed or 0 for one in opened)
+        forecasts = [
+            forecast(one.extra_runs_needed, one.spread_runs) for one in opened if one.extra_runs_needed is not None
+        ]
+        if variant.verdict == verdict and len(forecasts) == len(opened):
+            needed[variant.name] = max(forecasts, key=lambda one: one.extra)
     return needed
+
+
+def _named(names: Collection[str]) -> str:
+    """``the variant x``, ``the variants x, y``."""
+    return f"the variant{'s' if len(names) > 1 else ''} {', '.join(names)}"
 
 
 def _behind_all_open(variants: Sequence[VariantReport]) -> str:

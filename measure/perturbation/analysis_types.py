@@ -140,6 +140,11 @@ class Perturbation:
         """Level of significance, over all pairs of the comparisons that were tested together: their share of alpha."""
         return share_of(self.alpha, self.together, self.comparisons)
 
+    @property
+    def spread_runs(self) -> int:
+        """Number of the runs, or pairs, that tell how z scatters."""
+        return self.n_runs if self.paired else self.n_baseline
+
     def of(self, verdict: Verdict) -> tuple[Pair, ...]:
         """The pairs whose verdict is ``verdict``."""
         return tuple(pair for pair in self.pairs if pair.verdict == verdict)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from measure.perturbation.analysis_types import BROKEN, FEWEST_BASELINES, Pair, Perturbation
+from measure.perturbation.missing_runs import forecast
 from measure.perturbation.wording import SHOWN_PAIRS, counted, listed_names, over_all, p_number, p_text
 
 INNER_ADVICE = (
@@ -156,10 +157,29 @@ def _more_runs(result: Perturbation, purpose: str) -> str:
     if result.extra_runs_needed is None:
         return ""
     more = counted(result.extra_runs_needed, "more baseline")
-    if result.paired:
-        each = "each with" if result.extra_runs_needed > 1 else "with"
-        return f" About {more}, {each} its instrumented run, would probably (80%) {purpose}."
-    return f" About {more} and as many more instrumented runs would probably (80%) {purpose}."
+    each = f", {'each ' if result.extra_runs_needed > 1 else ''}with its instrumented run,"
+    if not result.paired:
+        each = " and as many more instrumented runs"
+    ahead = forecast(result.extra_runs_needed, result.spread_runs)
+    if ahead.affordable:
+        return f" About {more}{each} would probably (80%) {purpose} ({ahead.range_text})."
+    return (
+        f" No reasonable number of further runs would {purpose}: about {more}{each} probably (80%) would "
+        f"({ahead.range_text}), more than the {ahead.most} in all that are advised. {_in_place_of_runs(result)}"
+    )
+
+
+def _in_place_of_runs(result: Perturbation) -> str:
+    """What settles a verdict for which too many runs are needed, and why."""
+    assessed = [pair for pair in result.pairs if pair.verdict != "not assessable"]
+    opened = [pair for pair in result.pairs if pair.verdict in ("inconclusive", "changed")]
+    reach = max((_reach(pair, result) for pair in opened if _defined(pair.ci[0])), default=float("nan"))
+    larger = f"; a delta above {reach:.2f}, to which these intervals reach, if so much does not matter to you"
+    return (
+        f"What does: fewer hardware metrics, as all of {counted(len(assessed), _noun(result))} must be settled; a "
+        "longer program or longer records, as z scatters less between runs with more events"
+        f"{larger if _defined(reach) else ''}."
+    )
 
 
 def _not_assessable(result: Perturbation) -> list[str]:

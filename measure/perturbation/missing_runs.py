@@ -3,7 +3,9 @@
 The estimates of now are uncertain, so that taking them for the truth promises too much: a true change is thought of as
 drawn from a normal distribution around 0 whose standard deviation is delta, which a few noisy runs move little. The
 number said is the least for which, over what that leaves of the true changes and over the noise of further runs, the
-verdict is settled with 80% probability; all pairs count, since one that stays open keeps the verdict open.
+verdict is settled with 80% probability; all pairs count, since one that stays open keeps the verdict open. It rests on
+the variance of z between the runs of now, which few runs tell roughly: `Forecast` says how roughly, and whether the
+number is one that anybody would run.
 """
 
 from __future__ import annotations
@@ -18,6 +20,9 @@ from numpy.typing import NDArray
 from measure.stats.intervals import POWER, Difference, standard_error, t_quantile
 
 MOST_EXTRA_RUNS = 1000
+MOST_TIMES, MOST_RUNS = 8, 100
+"""Runs are a next step up to so many times those that there are, which makes intervals a third as wide, or so many."""
+_LEVEL = 0.95  # of the interval of a variance
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,50 @@ class OpenVerdict:
     losses_only: bool
     size_open: bool
     n_tested: int
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """How many runs further than the ``runs`` of now, from which the variance of z is known, settle a verdict.
+
+    ``extra``: the number of baselines, and of as many instrumented runs; ``low``, ``high``: what it would be at the
+    ends of the variance's 95% interval.
+    """
+
+    extra: int
+    runs: int
+    low: int
+    high: int
+
+    @property
+    def most(self) -> int:
+        """Baselines, in all, up to which making them is advised."""
+        return max(MOST_TIMES * self.runs, MOST_RUNS)
+
+    @property
+    def affordable(self) -> bool:
+        """Whether the runs of now and the further ones are at most `most`."""
+        return self.runs + self.extra <= self.most
+
+    @property
+    def range_text(self) -> str:
+        """How uncertain the number is, and why: ``5 to 113, as 8 runs tell the variance of z roughly``."""
+        return f"{self.low:,} to {self.high:,}, as {self.runs} runs tell the variance of z roughly"
+
+
+def forecast(extra: int, runs: int) -> Forecast:
+    """The forecast of ``extra`` further runs from ``runs``, of which there are at least two.
+
+    The number of runs in all is in proportion to the variance, whose interval is that of normal values (chi-squared).
+    """
+    from scipy.special import gammaincinv
+
+    degrees = runs - 1
+    least, most = (
+        degrees / (2.0 * float(gammaincinv(degrees / 2, tail))) for tail in (0.5 + _LEVEL / 2, 0.5 - _LEVEL / 2)
+    )
+    low, high = (max(1, int(np.ceil((runs + extra) * factor)) - runs) for factor in (least, most))
+    return Forecast(extra, runs, low, high)
 
 
 def extra_runs(verdict: OpenVerdict) -> int | None:

@@ -135,7 +135,8 @@ def test_the_command_for_more_runs_settles_what_is_inconclusive() -> None:
     assert more_runs(variants, campaign, "", looks=1) == [
         "Next: more runs would probably settle the variants x, y: `measure run CAMPAIGN.yaml --set baselines=29 "
         "--set replicates=29 --set seed=4 --out results/mine-seed4` makes a new campaign of 29 runs, since no further "
-        "look at this one is planned."
+        "look at this one is planned. 21 more of each is a forecast (4 to 68, as 20 runs tell the variance of z "
+        "roughly)."
     ]
     # 605 baselines were advised without a word on the hours that they take.
     (priced,) = more_runs(variants, campaign, "", looks=1, run_seconds=300.0)
@@ -150,7 +151,8 @@ def test_the_command_for_more_runs_settles_what_is_inconclusive() -> None:
     planned = campaign.model_copy(update={"looks": 2})
     assert more_runs(variants[:1], planned, "", looks=1) == [
         "Next: more runs would probably settle the variant x: `measure run CAMPAIGN.yaml --set baselines=13 "
-        "--set replicates=13` adds 5 runs to these, as look 2 of 2 that are planned."
+        "--set replicates=13` adds 5 runs to these, as look 2 of 2 that are planned. 5 more of "
+        "each is a forecast (1 to 34, as 20 runs tell the variance of z roughly)."
     ]
     assert more_runs(variants, campaign, "", looks=1, missing=True) == []
     assert more_runs([opened("x", "inconclusive", None), opened("y", "perturbed", 4)], campaign, "", looks=1) == []
@@ -159,7 +161,7 @@ def test_the_command_for_more_runs_settles_what_is_inconclusive() -> None:
 def test_a_metric_that_every_open_pair_involves_can_be_left_out() -> None:
     """1,436 runs were the next step of a campaign in which nothing was open without one metric."""
     campaign = Campaign.model_validate({**GIVEN, "hardware_metrics": ["PAPI_TOT_INS", "PAPI_LD_INS", "PAPI_BR_MSP"]})
-    one = opened("x", "inconclusive", 300)
+    one = opened("x", "inconclusive", 100)
     verdicts: list[tuple[str, Verdict]] = [("im", "inconclusive"), ("ml", "inconclusive"), ("il", "equivalent")]
     pairs: Any = tuple(SimpleNamespace(a=both[0], b=both[1], verdict=verdict) for both, verdict in verdicts)
     shared = replace(one, inner=replace(one.inner, pairs=pairs))
@@ -174,6 +176,26 @@ def test_a_metric_that_every_open_pair_involves_can_be_left_out() -> None:
     assert len(more_runs([replace(one, inner=replace(one.inner, pairs=everything))], campaign, "", looks=1)) == 1
 
 
+def test_more_runs_than_anybody_makes_are_no_step() -> None:
+    """819 further baselines were the next step of a campaign of ten."""
+    campaign = Campaign.model_validate(GIVEN)
+    hopeless, near = opened("x", "inconclusive", 819), opened("y", "inconclusive", 21)
+    without_runs = (
+        "Next: no reasonable number of further runs settles the variant x. A campaign with fewer hardware metrics, a "
+        "longer program, longer records or a larger delta may: `measure run --dry-run CAMPAIGN.yaml` says what it "
+        "would find, before its runs."
+    )
+    assert more_runs([hopeless], campaign, "", looks=1) == [without_runs]
+    first, second = more_runs([hopeless, near], campaign, "", looks=1)
+    assert first.startswith("Next: more runs would probably settle the variant y: ")
+    assert "baselines=29" in first
+    assert second == without_runs
+    assert more_runs([opened("x", "changed", 819)], campaign, "", looks=1) == []
+    missed = Controls((), Injection("a", "b", False, 0.5, -0.4), False, 0.4)
+    (found,) = more_runs([hopeless], campaign, "", looks=1, controls=missed)
+    assert "baselines=16" in found
+
+
 def test_the_size_of_a_change_has_a_command_that_is_no_unplanned_look() -> None:
     # The report told the number of runs without a command, and to extend the campaign was an unplanned look.
     campaign = Campaign.model_validate(GIVEN)
@@ -182,7 +204,8 @@ def test_the_size_of_a_change_has_a_command_that_is_no_unplanned_look() -> None:
     assert told == (
         "Next: more runs would probably show whether the change of x exceeds delta: `measure run CAMPAIGN.yaml "
         "--set baselines=13 --set replicates=13 --set seed=4 --out results/mine-seed4` makes a new campaign of "
-        "13 runs, since no further look at this one is planned."
+        "13 runs, since no further look at this one is planned. 5 more of each is a forecast (1 to 34, as 20 runs tell "
+        "the variance of z roughly)."
     )
     (settled,) = more_runs([changed, opened("z", "inconclusive", 9)], campaign, "", looks=1)
     assert "settle the variant z: " in settled

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
 from measure.alignment.setting import AlignmentSetting
+from measure.perturbation.missing_runs import forecast
 from measure.perturbation.perturbation import Memo, Pair, Perturbation, inner_perturbation, outer_perturbation
 from measure.perturbation.wording import beside
 from measure.stats.correlation import Correlations, fisher_z, spearman
@@ -93,6 +94,26 @@ def test_too_little_data_is_inconclusive_and_says_how_much_more_is_needed() -> N
     settled = inner(baseline + more[::2], runs + more[1::2])
     assert settled.verdict == "equivalent"
     assert not settled.too_few
+
+
+def test_more_runs_than_anybody_makes_are_not_advised() -> None:
+    """A finding that asked for 819 more baselines beside 10 named no other way."""
+    result = inner(*made(4, (10, 10), (0.5, 0.5), n=6), delta=0.1)
+    assert result.extra_runs_needed is not None
+    assert result.extra_runs_needed > 90
+    (told,) = (finding for finding in result.findings if "number of further runs" in finding)
+    assert told.startswith(f"No reasonable number of further runs would settle it: about {result.extra_runs_needed} ")
+    assert "What does: fewer hardware metrics, as all of 3 pairs must be settled" in told
+
+
+def test_a_forecast_says_how_uncertain_it_is() -> None:
+    """The number of runs follows the variance of z, and ten runs tell that to within 0.47 to 3.33 times."""
+    few, many = forecast(30, 10), forecast(30, 1000)
+    assert (few.low, few.high) == (9, 124)  # 40 * 0.473 - 10 and 40 * 3.333 - 10
+    assert (forecast(1, 10).low, forecast(90, 10).affordable, forecast(91, 10).affordable) == (1, True, False)
+    assert (forecast(140, 20).affordable, forecast(141, 20).affordable) == (True, False)
+    assert many.low <= 30 < many.high < 200
+    assert few.range_text == "9 to 124, as 10 runs tell the variance of z roughly"
 
 
 def test_one_run_needs_nineteen_baselines_to_be_significant() -> None:
