@@ -7,6 +7,7 @@ the instructions. Neither proves a cause: counters also move code and data.
 
 from __future__ import annotations
 
+import math
 import os
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -47,35 +48,38 @@ class Counted:
 
 
 def advice(
-    variants: Sequence[VariantReport], counted: Mapping[str, Counted], campaign_file: str, *, on_host: bool = False
+    variants: Sequence[VariantReport], counted: Mapping[str, Counted], campaign: Campaign, campaign_file: str
 ) -> list[str]:
     """Sentences for the smallest perturbed or changed variants: the metrics behind it, then the command; empty without.
 
     A variant that adds metrics to such a one is left out, since the smaller one is more specific.
-    ``counted``: by variant; ``campaign_file``: path of the campaign file, empty if unknown;
-    ``on_host``: the machine is the host, on which only runs as they are can be made.
+    ``counted``: by variant; ``campaign_file``: path of the campaign file, empty if unknown. On the host, only runs as
+    they are can be made. In a campaign that is a partition already (`_is_partition`), the search for one would say
+    again what its file says: there the broken group is split.
     """
     all_perturbed = [variant for variant in variants if variant.verdict in BROKEN]
     perturbed = _smallest(all_perturbed)
     sentences = []
     for variant in perturbed:
         sentences += [f"{variant.name}: {text}" for text in _metrics_behind(variant, variants, counted[variant.name])]
-    if on_host and all_perturbed:
+    if campaign.host is not None and all_perturbed:
         sentences.append(
             "Next: give the same program and counters an emulated machine (`machine:` a file, `sampling: {every:}` in "
             "cycles): if they perturb there, too, `measure explain` says why and tries remedies."
         )
         return sentences
     if all_perturbed:
-        split = (
-            f"; `measure partition {shown_path(campaign_file)}` looks for the fewest sets of these metrics that "
-            "perturb nothing"
-        )
-        several = any(len(variant.software_metrics) > 1 for variant in all_perturbed)
+        split = ""
+        if any(len(variant.software_metrics) > 1 for variant in all_perturbed) and not _is_partition(campaign):
+            split = (
+                f"; `measure partition {shown_path(campaign_file)}{_anew(campaign)}` looks for the fewest sets of "
+                "these metrics that are each shown to change no relation by more than delta"
+            )
         sentences.append(
-            "Next: `measure explain`, given the directory of these results, says why and tries remedies"
-            f"{split if several else ''}."
+            f"Next: `measure explain`, given the directory of these results, says why and tries remedies{split}."
         )
+    if _is_partition(campaign):
+        sentences += _split_groups(perturbed, counted, campaign, campaign_file)
     for variant in perturbed:
         if len(variant.software_metrics) == 1:
             sentences.append(
@@ -140,6 +144,63 @@ def more_runs(
             f"{most.extra:,} more of each is a forecast ({most.range_text})."
         )
     return sentences
+
+
+def _is_partition(campaign: Campaign) -> bool:
+    """Whether the campaign divides its metrics over several variants, as `measure partition` writes it."""
+    collected = [metric for metrics in campaign.variants.values() for metric in metrics]
+    return not campaign.cumulative and len(campaign.variants) > 1 and len(collected) == len(set(collected))
+
+
+def _anew(campaign: Campaign) -> str:
+    """Options that make a search measure anew, where the campaign's only variant may be what a search has found."""
+    if campaign.cumulative or len(campaign.variants) != 1:
+        return ""
+    seed = campaign.seed + 1
+    return f" --set seed={seed} --out {shlex.quote(f'results/{campaign.name}-seed{seed}')}"
+
+
+def _split_groups(
+    broken: Sequence[VariantReport], counted: Mapping[str, Counted], campaign: Campaign, campaign_file: str
+) -> list[str]:
+    """The command for a new campaign in which each ``broken`` group of several metrics is split and the others stay, in
+    a sentence; empty without such a group.
+
+    The metric with most events gets a group of its own; where events are not known, each metric does.
+    """
+    import yaml
+
+    groups = {name: list(metrics) for name, metrics in campaign.variants.items()}
+    split, apart = [], []
+    for variant in broken:
+        events, metrics = counted[variant.name].events, list(variant.software_metrics)
+        if len(metrics) == 1:
+            continue
+        alone = [max(events, key=lambda metric: events[metric])] if any(events.values()) else metrics
+        rest = [metric for metric in metrics if metric not in alone]
+        del groups[variant.name]
+        for name, part in (*((metric, [metric]) for metric in alone), *([("rest", rest)] if rest else [])):
+            groups[_unused(f"{variant.name}-{name}", groups)] = part
+        split.append(variant.name)
+        apart += alone
+    if not split:
+        return []
+    setting = f"variants={yaml.safe_dump(groups, default_flow_style=True, sort_keys=False, width=math.inf).strip()}"
+    command = f"measure run {shown_path(campaign_file)} --set {shlex.quote(setting)}"
+    larger = campaign.model_copy(update={"variants": groups})
+    how = _new_campaign(command, campaign, planned_runs(larger), 0.0, f"split{campaign.seed + 1}")
+    own = "a variant of its own" if len(apart) == 1 else "variants of their own"
+    return [
+        f"Next: the variants share no metric, so they are a partition already, of which only {', '.join(split)} must "
+        f"be split: {how}, with {', '.join(apart)} in {own}."
+    ]
+
+
+def _unused(name: str, taken: Collection[str]) -> str:
+    """``name``, with as many underscores as make it none of ``taken``."""
+    while name in taken:
+        name += "_"
+    return name
 
 
 def even_records(

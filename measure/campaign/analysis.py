@@ -117,7 +117,7 @@ def with_explanation(
     """
     if not explained:
         return data
-    given = advice(data.variants, _counted(plan, outcome), plan.campaign_file)
+    given = advice(data.variants, _counted(plan, outcome), plan.campaign, plan.campaign_file)
     missing = [one.name for one in data.variants if one.verdict in BROKEN and one.name not in explained]
     of_explained = tuple(f"{name}: " for name in explained)
     old = [sentence for sentence in given if not missing or sentence.startswith(of_explained)]
@@ -242,7 +242,7 @@ def _findings(
                     continue
                 sentences += [f"{variant.heading(perturbation)}: {text}" for text in perturbation.findings]
         if verdict == "changed":
-            sentences += advice(variants, _counted(plan, outcome), file, on_host=on_host)
+            sentences += advice(variants, _counted(plan, outcome), plan.campaign, file)
             looks = len(plan.history.looks) if plan.history else 1
             missing = len(outcome.runs) < len(plan.specs)
             if more:

@@ -93,7 +93,8 @@ def _steps(merged: Merged, directories: Sequence[Path], merged_file: Path) -> li
     if verdicts & {"perturbed", "changed"}:
         steps.append(
             Step(
-                "A run was perturbed by its counters. This says which counter does it, and what helps:",
+                "The counters of a run change how metrics relate. This says which counter does it, and what helps; the "
+                "campaign's report says how to collect its metrics apart:",
                 tuple(shlex.join(["measure", "explain", place]) for place in places),
             )
         )

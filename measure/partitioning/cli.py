@@ -36,7 +36,7 @@ The fewest runs that collect all software metrics of a campaign:
               help="Runs of a group before it is called undecided. Default: 4 times `replicates`.")  # fmt: skip
 @click.option("--accept", type=click.Choice(["equivalent", "not perturbed"]), default="equivalent",
               show_default=True,
-              help="A good group is shown to change nothing, or is only not shown to change anything.")  # fmt: skip
+              help="A good group is shown to change no relation by more than delta, or is not shown to.")  # fmt: skip
 @click.option("--counters", type=click.IntRange(1), metavar="C",
               help="Events that can be counted at once, beside cycles and instructions. Hardware metrics that need "
                    "more are split over the runs, too. Default: as many as the machine has.")  # fmt: skip
@@ -67,11 +67,11 @@ def partition(
 ) -> None:
     """Split the software metrics of CAMPAIGN.yaml into the fewest runs that do not perturb.
 
-    A group of metrics is good when the runs that collect it are shown not to differ from the baselines, within
-    runs and aligned across them. Ctrl-C, SIGTERM and the end of --minutes stop the search at any time; all verdicts
-    are kept, and the best partition so far is reported with the groups that fresh runs confirmed; groups that were
-    measured by too few runs to decide are in it, and marked. The same command continues. Leaves DIR/partition.yaml
-    (the campaign by that partition, if there is a group), partition.json and partition.html.
+    A group of metrics is good when the runs that collect it are shown to differ from the baselines by less than
+    delta, within runs and aligned across them. Ctrl-C, SIGTERM and the end of --minutes stop the search at any time;
+    all verdicts are kept, and the best partition so far is reported with the groups that fresh runs confirmed; groups
+    that were measured by too few runs to decide are in it, and marked. The same command continues. Leaves
+    DIR/partition.yaml (the campaign by that partition, if there is a group), partition.json and partition.html.
     """
     from measure.partitioning.command import Request, run_partition
 

@@ -60,7 +60,8 @@ def next_steps(outcome: PartitionResult, commands: NextCommands) -> tuple[Step, 
         what = f"; {', '.join(unsure)} may perturb until it has" if unsure else ""
         steps.append(Step(f"Go on where the search stopped{what}:", (commands.again,)))
     if commands.runs:
-        steps.append(Step(f"{confirmed_text(outcome)} Collect the groups, with the verdict on each:", commands.runs))
+        collect = "Collect the groups, with the verdict on each; they may still change relations, by less than delta:"
+        steps.append(Step(f"{confirmed_text(outcome)} {collect}", commands.runs))
         if commands.merge:
             steps.append(
                 Step("Join their runs into one trace with every metric that is in a group:", (commands.merge,))

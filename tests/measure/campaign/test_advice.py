@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 from measure.campaign import analysis
 from measure.campaign.advice import Counted, advice, even_records, more_runs
+from measure.campaign.campaign_file import load_campaign
 from measure.campaign.campaign_model import Campaign
 from measure.campaign.controls import Controls, Injection
 from measure.perturbation.analysis_types import Perturbation, Verdict
@@ -36,6 +40,11 @@ def opened(name: str, verdict: Verdict, extra: int | None) -> VariantReport:
     return replace(made, inner=replace(made.inner, extra_runs_needed=extra))
 
 
+def campaign_of(**variants: tuple[str, ...]) -> Campaign:
+    metrics = {metric: {"event": "entry", "function": "f"} for one in variants.values() for metric in one}
+    return Campaign.model_validate({**GIVEN, "software_metrics": metrics, "variants": variants})
+
+
 def told(variants: list[VariantReport], added: float = 300.0, **events: float) -> list[str]:
     counted = {
         one.name: Counted({m: events[m] for m in one.software_metrics if m in events}, tuple(
@@ -43,7 +52,7 @@ def told(variants: list[VariantReport], added: float = 300.0, **events: float) -
         ), added)
         for one in variants
     }  # fmt: skip
-    return advice(variants, counted, "")
+    return advice(variants, counted, campaign_of(**{one.name: one.software_metrics for one in variants}), "")
 
 
 def test_nothing_is_said_without_a_perturbation() -> None:
@@ -56,8 +65,47 @@ def test_metrics_with_most_events_are_named() -> None:
         "x: most of its +1.50% instructions come from a, c: 95% of the 100 events in the records of a run, "
         "about 3.0 instructions an event.",
         "Next: `measure explain`, given the directory of these results, says why and tries remedies; `measure "
-        "partition CAMPAIGN.yaml` looks for the fewest sets of these metrics that perturb nothing.",
+        "partition CAMPAIGN.yaml --set seed=4 --out results/mine-seed4` looks for the fewest sets of these metrics "
+        "that are each shown to change no relation by more than delta.",
     ]
+    more = told([variant("x", "abc", "perturbed"), variant("y", "ab", "equivalent")], a=70, b=5, c=25)
+    assert "`measure partition CAMPAIGN.yaml` looks for" in more[-1]  # no partition, so none that a search has found
+
+
+def test_a_broken_group_of_a_partition_is_split_and_the_others_stay() -> None:
+    """The search for a partition was the next step of the campaign that such a search had written."""
+    good, broken = variant("one", "ab", "equivalent"), variant("two", "cde", "changed")
+    *_, explain, split = told([good, broken], a=1, b=1, c=5, d=70, e=2)
+    assert explain == "Next: `measure explain`, given the directory of these results, says why and tries remedies."
+    assert split == (
+        "Next: the variants share no metric, so they are a partition already, of which only two must be split: "
+        "`measure run CAMPAIGN.yaml --set 'variants={one: [a, b], two-d: [d], two-rest: [c, e]}' --set seed=4 --out "
+        "results/mine-split4` makes a new campaign of 40 runs, with d in a variant of its own."
+    )
+    unknown = told([good, broken], a=1, b=1)[-1]  # c, d and e add up values
+    assert "{one: [a, b], two-c: [c], two-d: [d], two-e: [e]}" in unknown
+    assert unknown.endswith("of 48 runs, with c, d, e in variants of their own.")
+    single = told([good, variant("two", "c", "perturbed")], a=1, b=1, c=5)
+    assert not any("partition" in sentence for sentence in single)
+    assert single[-1].startswith("two collects one metric only, which cannot be split: ")
+
+
+def test_the_command_that_splits_a_group_is_a_campaign(tmp_path: Path) -> None:
+    (tmp_path / "m.yaml").write_text("{}")
+    (tmp_path / "mine.c").write_text("int main(void) { return 0; }")
+    campaign = campaign_of(one=("on", "b"), two=("null", "d"))
+    file = tmp_path / "mine.yaml"
+    file.write_text(yaml.safe_dump(GIVEN | {
+        "software_metrics": {one: {"event": "entry", "function": "f"} for one in campaign.software_metrics},
+        "variants": {name: list(metrics) for name, metrics in campaign.variants.items()},
+    }))  # fmt: skip
+    broken = replace(variant("one", "", "perturbed"), software_metrics=("on", "b"))
+    *_, split = advice([broken], {"one": Counted({"on": 9.0, "b": 1.0}, (), 300.0)}, campaign, str(file))
+    words = shlex.split(split.split("`")[1])
+    settings = [words[n + 1] for n, word in enumerate(words) if word == "--set"]
+    assert load_campaign(Path(words[2]), settings)[0].variants == {
+        "two": ("null", "d"), "one-on": ("on",), "one-rest": ("b",)
+    }  # fmt: skip
 
 
 def test_a_counter_that_adds_values_tells_no_events() -> None:
@@ -69,12 +117,13 @@ def test_a_counter_that_adds_values_tells_no_events() -> None:
 def test_metrics_that_cost_nothing_are_not_said_to_add_instructions() -> None:
     """ "100% of the 749,875 events in the records of a run" stood beside metrics that no counter of the program has."""
     one = variant("x", "ab", "perturbed")
-    alone = advice([one], {"x": Counted({}, (), 300.0, ("a", "b"))}, "")
+    campaign = campaign_of(x=("a", "b"))
+    alone = advice([one], {"x": Counted({}, (), 300.0, ("a", "b"))}, campaign, "")
     assert alone[0] == (
         "x: none of its metrics costs the measured program an instruction (method probe or second_run): its +1.50% "
         "instructions come from code that the compiler makes otherwise where a probe stands."
     )
-    beside = advice([one], {"x": Counted({"b": 100.0}, (), 300.0, ("a",))}, "")
+    beside = advice([one], {"x": Counted({"b": 100.0}, (), 300.0, ("a",))}, campaign, "")
     assert beside[0].startswith("x: most of its +1.50% instructions come from b: 100% of the 100 events")
 
 
@@ -112,7 +161,7 @@ def test_an_explanation_of_one_variant_leaves_the_advice_for_the_others(monkeypa
     monkeypatch.setattr(analysis, "_counted", lambda *_: {})
     signals = Signals("baseline", (), np.zeros((4, 0)))
     data = ReportData("t", "s", (), np.zeros((2, 0, 0)), signals, variants, ("A pair.", *given), (), "")
-    plan: Any = SimpleNamespace(campaign_file="c.yaml")
+    plan: Any = SimpleNamespace(campaign=None, campaign_file="c.yaml")
     outcome: Any = None
     told = analysis.with_explanation(data, plan, outcome, {"first": ["it is a.", "do b."]}).findings
     assert told[:3] == ("A pair.", "first: it is a.", "first: do b.")
