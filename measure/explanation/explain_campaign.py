@@ -38,7 +38,8 @@ _SHORTER = (
 @dataclass(frozen=True)
 class Explained:
     """Explanations of a campaign's variants. ``directory``: with explain.html, explain.json and, by variant, the
-    campaign file of the best remedy; ``fine``: variants without a perturbed relation, and their verdicts."""
+    campaign file of the best remedy; ``fine``: variants without a perturbed relation, and their verdicts, with where
+    nothing can be assessed."""
 
     explanations: tuple[Explanation, ...]
     fine: dict[str, str]
@@ -59,7 +60,7 @@ def explain_judged(
     document = load_campaign(Path(plan.campaign_file))[1]
     check_emulated(plan.campaign, document, "measure explain")
     broken = {name: one for name, one in judged.items() if one.broken}
-    fine: dict[str, str] = {name: one.verdict for name, one in judged.items() if not one.broken}
+    fine = {name: one.in_words for name, one in judged.items() if not one.broken}
     directory = results / FOLDER
     explanations = []
     with Store(results) as made:

@@ -12,7 +12,7 @@ from measure.errors import MeasureError
 from measure.explanation.added_counts import change_by_added_counts
 from measure.explanation.compiler_decisions import compare_decisions
 from measure.explanation.counter_code import CounterCode, program_image
-from measure.explanation.explanation_types import BEST_FIRST, CAUSE, LEVEL, Explanation
+from measure.explanation.explanation_types import CAUSE, LEVEL, Explanation
 from measure.explanation.keep_inlining import kept_inlining
 from measure.explanation.mechanisms import COMPILER, find_mechanisms
 from measure.explanation.metric_effects import MOST_SITES, MetricEffects
@@ -21,7 +21,7 @@ from measure.explanation.paired_runs import PLAIN, PairedRuns, ProgramChoice
 from measure.explanation.relations import Relation, Relations, broken_relations
 from measure.explanation.remedies import CONFIRMING_PAIRS, try_remedies
 from measure.explanation.remedy_candidates import candidates
-from measure.perturbation.analysis_types import Perturbation, Verdict
+from measure.perturbation.analysis_types import Perturbation, Verdict, gravest
 
 FIRST_PAIRS = 4
 """Pairs of runs after which the causes are looked at first. If one metric and one mechanism are shown to change most,
@@ -38,9 +38,18 @@ class Judged:
 
     @property
     def verdict(self) -> Verdict:
-        """The worse of both."""
-        found = [one.verdict for one in (self.inner, self.outer) if one is not None]
-        return max(found, key=BEST_FIRST.index)
+        """That of the campaign: the graver of both."""
+        return gravest(one.verdict for one in (self.inner, self.outer) if one is not None)
+
+    @property
+    def in_words(self) -> str:
+        """The verdict, and where nothing can be assessed beside it."""
+        blind = [
+            f"not assessable {where}"
+            for one, where in ((self.inner, "within a run"), (self.outer, "across runs"))
+            if one is not None and one.verdict == "not assessable" != self.verdict
+        ]
+        return ", ".join([self.verdict, *blind])
 
     @property
     def broken(self) -> list[Relation]:

@@ -70,7 +70,8 @@ class Judge:
         )  # fmt: skip
         return outer_perturbation(
             plain, others, self._paired.hardware, held_out=True, paired=True,
-            delta=campaign.delta, alpha=alpha, seed=campaign.seed, memo=self._memo,
+            alignment=campaign.alignment_setting, delta=campaign.delta, alpha=alpha, seed=campaign.seed,
+            memo=self._memo,
         )  # fmt: skip
 
 

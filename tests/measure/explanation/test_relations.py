@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import product
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -10,7 +13,9 @@ from measure.alignment.setting import DEFAULT_ALIGNMENT
 from measure.campaign.run_types import Run, RunSpec, Trace
 from measure.explanation.explain_variant import Judged
 from measure.explanation.relations import Relations, broken_relations, relation_text
+from measure.perturbation.analysis_types import VERDICTS
 from measure.perturbation.perturbation import inner_perturbation, outer_perturbation
+from measure.report.model import Signals, VariantReport
 from measure.stats.correlation import fisher_z, spearman
 
 METRICS = ("loads", "branches", "misses")
@@ -74,3 +79,19 @@ def test_where_relations_are_broken() -> None:
     assert all(a == b for a, b in across.broken)
     assert Judged(unchanged, None).broken == broken_relations(unchanged, None) == []
     assert relation_text(("loads", "loads")) == "loads across runs"
+
+
+def test_an_explanation_has_the_verdict_of_its_campaign() -> None:
+    """Of a variant that its report called equivalent, and not assessable within a run, it said not assessable."""
+    runs = [spearman(table, METRICS) for table in tables(8, 1)]
+    given = inner_perturbation(runs, runs, paired=True, seed=1)
+    for within, across in product(VERDICTS, VERDICTS):
+        inner, outer = replace(given, verdict=within), replace(given, verdict=across)
+        nothing = np.zeros(2)
+        signals = Signals("x", (), np.zeros((2, 0)))
+        report = VariantReport("x", (), (), nothing, nothing, nothing, 0.0, inner, None, outer, signals)
+        assert Judged(inner, outer).verdict == report.verdict
+    same, unseen = replace(given, verdict="equivalent"), replace(given, verdict="not assessable")
+    assert Judged(unseen, same).in_words == "equivalent, not assessable within a run"
+    assert Judged(same, unseen).in_words == "equivalent, not assessable across runs"
+    assert Judged(unseen, unseen).in_words == Judged(unseen, None).in_words == "not assessable"

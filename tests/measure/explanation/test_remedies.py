@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from instrumenter.spec.software_metrics import MetricSpec
-from measure.alignment.setting import DEFAULT_ALIGNMENT
+from measure.alignment.setting import DEFAULT_ALIGNMENT, AlignmentSetting
 from measure.campaign.run_types import CounterPlace, Run, Trace
 from measure.errors import MeasureError
 from measure.explanation import remedies as tested
@@ -22,7 +22,7 @@ from measure.explanation.paired_runs import PLAIN, PairedRuns, ProgramChoice
 from measure.explanation.relations import Relations
 from measure.explanation.remedies import CONFIRMING_PAIRS, CONFIRMING_SHARES, HOPELESS, Judge, try_remedies
 from measure.explanation.remedy_candidates import SECOND_RUN, Candidate, _stand_in, candidates
-from measure.perturbation.analysis_types import Verdict
+from measure.perturbation.analysis_types import Perturbation, Verdict
 from measure.targets.program_file import program_of
 from tests.measure.explanation.conftest import Planted
 from tests.measure.explanation.test_explanation import explanation
@@ -227,6 +227,24 @@ def test_a_metric_that_stands_in_for_another_is_told_with_its_correlation_and_si
     (found,) = _stand_in(cast(PairedRuns, paired), "all", ProgramChoice(("m",)), "m")
     assert (found.name, found.about) == ("y in place of m", f"its rank correlation with m is {sign:+.2f} within a run")
     assert found.gives_up == f"the counts of m: y {said} as they rise, with a rank correlation of {sign:+.2f}"
+
+
+def test_remedies_are_aligned_as_the_campaign_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were aligned by the default, so that a remedy's verdict could differ from that of a campaign with it."""
+    used: list[AlignmentSetting] = []
+    unchanged = explanation().remedies[0].perturbation
+
+    def outer(*_: object, alignment: AlignmentSetting, **__: object) -> Perturbation:
+        used.append(alignment)
+        return unchanged
+
+    monkeypatch.setattr(tested, "inner_perturbation", lambda *_, **__: unchanged)
+    monkeypatch.setattr(tested, "outer_perturbation", outer)
+    setting = AlignmentSetting(0.3, 0.5)
+    campaign = SimpleNamespace(alpha=0.05, delta=0.2, seed=1, outer=True, alignment_setting=setting)
+    paired = SimpleNamespace(runs=lambda _: {PLAIN: []}, campaign=campaign, hardware=("a", "b"), correlations=list)
+    Judge(cast("PairedRuns", paired), Relations([("a", "b")], ("a", "b"), setting))([])
+    assert used == [setting]
 
 
 def test_a_remedy_of_several_runs_costs_what_the_costliest_one_does(planted: Planted) -> None:
