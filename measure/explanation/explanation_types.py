@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -28,6 +29,26 @@ class Estimate:
     def excludes_zero(self) -> bool:
         """Whether the whole interval lies on one side of 0."""
         return self.low > 0 or self.high < 0
+
+    @property
+    def includes_zero(self) -> bool:
+        """Whether 0 is in the interval; not without one."""
+        return self.low <= 0 <= self.high
+
+
+def share_text(estimate: Estimate) -> str:
+    """A share with its interval: ``86% (80 to 92)``."""
+    if not math.isfinite(estimate.mean):
+        return "unknown"
+    if not math.isfinite(estimate.low):
+        return f"{100 * estimate.mean:z.0f}%"
+    return f"{100 * estimate.mean:z.0f}% ({100 * estimate.low:z.0f} to {100 * estimate.high:z.0f})"
+
+
+def told_share(estimate: Estimate) -> str:
+    """`share_text`, for a sentence that names a cause: what cannot be told from 0 is said to be so."""
+    text = share_text(estimate)
+    return f"a share that cannot be told from 0, {text}," if estimate.includes_zero else text
 
 
 def estimate(values: NDArray[np.float64], level: float = LEVEL) -> Estimate:

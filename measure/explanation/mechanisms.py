@@ -12,7 +12,7 @@ pair of runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from measure.campaign.run_types import Intervention, Run, RunSpec
 from measure.explanation.code_layout import LayoutMoves, layout_moves
 from measure.explanation.counter_code import CounterCode
-from measure.explanation.explanation_types import Change, Part, direction, estimate, ordered
+from measure.explanation.explanation_types import LEVEL, Change, Part, direction, estimate, ordered, share_text
 from measure.explanation.lattice import dividends, shapley_values, subsets
 from measure.explanation.orders import INTERACTION, agree, sets_of, steps_of
 from measure.explanation.paired_runs import PLAIN, PairedRuns, ProgramChoice
@@ -100,7 +100,8 @@ def parts_of_states(values: dict[State, NDArray[np.float64]], factors: Sequence[
     values = {state: np.where(undefined, np.nan, one) for state, one in values.items()}
     whole = values[frozenset(factors)]
     if len(values) == 2 ** len(factors):
-        found, interactions = shapley_values(values, factors), _interactions(values, factors)
+        found = shapley_values(values, factors)
+        interactions = _interactions(values, found)
     else:
         found = {name: np.mean(of, axis=0) for name, of in steps_of(values, (factors, factors[::-1])).items()}
         interactions = []
@@ -109,18 +110,25 @@ def parts_of_states(values: dict[State, NDArray[np.float64]], factors: Sequence[
     return ordered(whole, parts, interactions)
 
 
-def _interactions(values: dict[State, NDArray[np.float64]], factors: Sequence[str]) -> list[str]:
-    """Sentences on what ``factors`` do only together. ``values``: of all sets of them."""
-    weights = direction(values[frozenset(factors)])
+def _interactions(
+    values: dict[State, NDArray[np.float64]], parts: Mapping[str, NDArray[np.float64]]
+) -> list[str]:  # fmt: skip
+    """Sentences on what factors do only together, which share the error (Bonferroni). ``values``: of all sets of them;
+    ``parts``: Shapley value of each."""
+    weights, together_by_names = direction(values[frozenset(parts)]), dividends(values, list(parts))
+    small = {name for name, part in parts.items() if estimate(np.nansum(part * weights, axis=1)).includes_zero}
     interactions = []
-    for names, together in dividends(values, factors).items():
-        share = estimate(np.nansum(together * weights, axis=1))
-        if share.excludes_zero and abs(share.mean) > INTERACTION:
-            listed = " and ".join(name for name in factors if name in names)
+    for names, together in together_by_names.items():
+        shares = np.nansum(together * weights, axis=1)
+        share = estimate(shares)
+        if estimate(shares, 1 - (1 - LEVEL) / len(together_by_names)).excludes_zero and abs(share.mean) > INTERACTION:
+            listed = " and ".join(name for name in parts if name in names)
             what = "comes only with both" if share.mean > 0 else "goes when both are there"
             what = what.replace("both", "all of them") if len(names) > 2 else what
+            size = share_text(estimate(np.sign(share.mean) * shares))
+            unsure = [f"; the whole share of {name} cannot be told from 0" for name in parts if name in names & small]
             interactions.append(
-                f"{listed} interact: {abs(share.mean):.0%} of the change {what}, and is given to them in equal parts"
+                f"{listed} interact: {size} of the change {what}, and is given to them in equal parts{''.join(unsure)}"
             )
     return interactions
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from instrumenter.spec.software_metrics import MetricSpec
 from measure.explanation.explanation_types import (
+    LEVEL,
     Change,
     MetricEffect,
     Part,
@@ -26,6 +27,7 @@ from measure.explanation.explanation_types import (
     direction,
     estimate,
     ordered,
+    told_share,
 )
 from measure.explanation.lattice import shapley_values, subsets
 from measure.explanation.orders import INTERACTION, Steps, agree, sets_of, steps_of
@@ -125,16 +127,16 @@ class MetricEffects:
         return found
 
     def _interactions(self, whole: NDArray[np.float64]) -> list[str]:
-        """Sentences on metrics whose effect depends on which others are there."""
-        weights = direction(whole)
+        """Sentences on metrics whose effect depends on which others are there; these share the error (Bonferroni)."""
+        weights, effects = direction(whole), self.left_out_and_alone()
         found = []
-        for effect in self.left_out_and_alone():
+        for effect in effects:
             last, alone = (np.nansum(v * weights, axis=1) for v in (effect.left_out, effect.alone))
-            difference = estimate(last - alone)
+            difference = estimate(last - alone, 1 - (1 - LEVEL) / len(effects))
             if difference.excludes_zero and abs(difference.mean) > INTERACTION:
                 found.append(
-                    f"{effect.metric} interacts with the others: it makes {alone.mean():.0%} of the change alone and "
-                    f"{last.mean():.0%} when it is added last"
+                    f"{effect.metric} interacts with the others: of the change it makes {told_share(estimate(alone))} "
+                    f"alone and {told_share(estimate(last))} when it is added last"
                 )
         return found
 

@@ -10,9 +10,9 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from measure.explanation.explanation_types import Change, Explanation, estimate, unexplained
+from measure.explanation.explanation_types import Change, Explanation, estimate, share_text, unexplained
 from measure.explanation.relations import Relation
-from measure.explanation.summary import CYCLES_ARE, remedy_words, rho, sentences, share_text, short_place
+from measure.explanation.summary import CYCLES_ARE, remedy_words, rho, sentences, short_place
 from measure.perturbation.wording import percent
 from measure.report import page
 from measure.report.elements import data_link

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.explanation.explanation_types import CAUSE, Change, Estimate, Explanation, Remedy
+from measure.explanation.explanation_types import CAUSE, Change, Estimate, Explanation, Part, Remedy, share_text
 from measure.explanation.mechanisms import ACCESSES, EXECUTED
 from measure.explanation.orders import INTERACTION
 from measure.perturbation.wording import in_words, p_text
@@ -104,15 +104,6 @@ def rho(z: Any) -> float:
     return float(np.tanh(np.nanmean(z)))
 
 
-def share_text(estimate: Estimate) -> str:
-    """A share with its interval: ``86% (80 to 92)``."""
-    if not math.isfinite(estimate.mean):
-        return "unknown"
-    if not math.isfinite(estimate.low):
-        return f"{100 * estimate.mean:z.0f}%"
-    return f"{100 * estimate.mean:z.0f}% ({100 * estimate.low:z.0f} to {100 * estimate.high:z.0f})"
-
-
 def pairs_text(remedy: Remedy) -> str:
     """What the verdict on a remedy rests on, where that is not the pairs of runs by which remedies were ranked."""
     if remedy.by_construction:
@@ -155,24 +146,37 @@ def _without_the_compiler(one: Explanation) -> list[str]:
     ]
 
 
+def _place(one: Explanation, metric: Part) -> str:
+    """Where most of what ``metric`` changes comes from; "" where its places were not told apart."""
+    if not one.sites or one.sites[0].metric != metric.name:
+        return ""
+    place = f", most at {short_place(one.sites[0].place)}"
+    if len(one.sites) == 1:
+        return place
+    alone = one.metrics.share_of(one.sites[0].values)
+    return f"{place}, which alone makes {share_text(alone)}" if not alone.includes_zero else ""
+
+
+def _not_shown(noun: str, what: str, change: Change, n_pairs: int) -> str:
+    """That no part of ``change`` is shown to make ``what``, and the largest share."""
+    part = change.parts[0]
+    return (
+        f"No {noun} is shown to make {what} in {n_pairs} pairs of runs; the largest share is that of {part.name}, "
+        f"{share_text(change.share(part))}"
+    )
+
+
 def sentences(one: Explanation) -> list[str]:
     """The explanation in sentences, the most important first."""
-    found = []
-    metric = one.metrics.parts[0]
-    site = ""
-    if one.sites:
-        site = f", most at {short_place(one.sites[0].place)}"
-        if len(one.sites) > 1:
-            site += f" ({100 * one.metrics.share_of(one.sites[0].values).mean:.0f}% alone)"
-    found.append(f"{share_text(one.metrics.share(metric))} of the change comes from {metric.name}{site}.")
-    causes = one.mechanisms.causes
+    metrics, causes = one.metrics.causes, one.mechanisms.causes
+    found = [
+        f"{share_text(one.metrics.share(part))} of the change comes from {part.name}{_place(one, part)}."
+        for part in metrics[:1]
+    ] or [_not_shown("metric", "the change", one.metrics, one.n_pairs) + "."]
     found += [f"{share_text(one.mechanisms.share(part))} of it by {part.name}: {part.about}." for part in causes]
     if not causes:
-        part = one.mechanisms.parts[0]
-        found.append(
-            f"No mechanism is shown to make it in {one.n_pairs} pairs of runs; the largest share is that of "
-            f"{part.name}, {share_text(one.mechanisms.share(part))}: {part.about}."
-        )
+        said = _not_shown("mechanism", "it" if metrics else "the change", one.mechanisms, one.n_pairs)
+        found.append(f"{said}: {one.mechanisms.parts[0].about}.")
     found += _without_the_compiler(one)
     if one.cuts is not None:
         moved = one.mechanisms.share_of(one.cuts)

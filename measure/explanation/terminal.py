@@ -8,9 +8,9 @@ from rich.console import Console
 from rich.markup import escape
 
 from measure.console.tables import print_table
-from measure.explanation.explanation_types import Change, Explanation, Remedy, unexplained
+from measure.explanation.explanation_types import Change, Explanation, Part, Remedy, share_text, unexplained
 from measure.explanation.relations import relation_text
-from measure.explanation.summary import CYCLES_ARE, rho, sentences, share_text
+from measure.explanation.summary import CYCLES_ARE, rho, sentences
 from measure.perturbation.wording import percent
 
 _STYLES = {"perturbed": "bold red", "changed": "bold yellow", "equivalent": "bold green"}
@@ -61,11 +61,17 @@ def _print_relations(console: Console, one: Explanation) -> None:
             (
                 escape(relation_text(relation)),
                 f"{rho(one.baseline_z[:, n]):.2f}", f"{rho(one.run_z[:, n]):.2f}", f"{change:+.2f}",
-                *(f"{escape(part.name)}\n{part.of(n).mean:+.2f}" for part in largest),
+                *(_first(part, n) for part in largest),
             )
         )  # fmt: skip
     headings = ("pair", "rho\nbefore", "rho\nafter", "change\nof z", "first metric", "first mechanism")
     print_table(console, "broken relations, in paired runs", headings, rows, right=range(1, 6))
+
+
+def _first(part: Part, relation: int) -> str:
+    """The part that changes a relation most, and by how much, if that can be told from 0."""
+    change = part.of(relation)
+    return f"{escape(part.name)}\n{'not told from 0' if change.includes_zero else f'{change.mean:+.2f}'}"
 
 
 def _print_parts(console: Console, title: str, change: Change) -> None:

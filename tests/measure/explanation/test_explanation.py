@@ -15,10 +15,10 @@ from rich.console import Console
 from instrumenter.spec.software_metrics import MetricSpec
 from measure.campaign.campaign_file import load_campaign
 from measure.campaign.campaign_model import Campaign
-from measure.explanation.explanation_types import Estimate, Part, Remedy, ordered
+from measure.explanation.explanation_types import Estimate, Part, Remedy, ordered, share_text
 from measure.explanation.page import render_page
 from measure.explanation.remedy_file import remedy_campaign, write_remedy
-from measure.explanation.summary import CYCLES_ARE, as_json, remedy_words, sentences, share_text
+from measure.explanation.summary import CYCLES_ARE, as_json, remedy_words, sentences
 from measure.explanation.terminal import print_explained
 from tests.measure.explanation.made_up import explanation
 from tests.measure.report.page_structure import csv_in, problems
@@ -51,6 +51,23 @@ def test_what_counters_would_change_without_the_compiler_is_said_where_it_is_mor
     assert said.startswith("Without these decisions 95% (93 to 97) of the change is there, too")
     assert as_json([alone], {}, "")["variants"]["heavy"]["made_by_added_counts"][0] == pytest.approx(0.95)
     assert sentences(replace(one, added_counts=0.8 * one.mechanisms.whole)) == sentences(one)
+
+
+def test_a_metric_that_is_not_shown_is_no_cause() -> None:
+    """60% (-20 to 140) of a change were said to come from a metric."""
+    one = explanation()
+    noise = np.outer([4.0, -4.0, 4.0, -4.0, 0.0], [1.0, -1.0])
+    parts = [Part("many", "most", one.metrics.whole + noise), Part("few", "some", -noise)]
+    unsure = replace(one, metrics=ordered(one.metrics.whole, parts))
+    said = sentences(unsure)
+    assert re.match(
+        r"No metric is shown to make the change in 5 pairs of runs; the largest share is that of many, \d+% \(-",
+        said[0],
+    )
+    assert not [text for text in said if "comes from" in text]
+    console = Console(record=True, width=200, file=io.StringIO())
+    print_explained(console, [unsure], {})
+    assert "not told from 0" in console.export_text()
 
 
 def test_a_mechanism_that_is_not_shown_is_named_with_its_interval() -> None:
@@ -110,7 +127,7 @@ def test_places_are_told_by_what_they_are_ranked_by() -> None:
     one = explanation()
     (site,) = one.sites
     one = replace(one, sites=(site, replace(site, place="/somewhere/a.c:9", values=site.values / 3)))
-    assert "comes from many, most at a.c:7 (75% alone)" in sentences(one)[0]
+    assert "comes from many, most at a.c:7, which alone makes 75% (73 to 77)." in sentences(one)[0]
     page = render_page("made up", [one], {})
     assert re.search(
         r"counting many here alone makes 25% \(.*?\) of the change over all relations, and changes z", page

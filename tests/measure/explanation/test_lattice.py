@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import permutations
 
 import numpy as np
@@ -73,3 +74,15 @@ def test_what_two_mechanisms_do_only_together_is_said_and_halved() -> None:
     cancelling = states({frozenset({EXECUTED}): 1.0, frozenset({EXECUTED, ACCESSES}): -0.4}, left=0.0)
     (sentence,) = parts_of_states(cancelling, (EXECUTED, ACCESSES, LAYOUT)).interactions
     assert "goes when both are there" in sentence
+    assert "cannot be told" not in sentence
+
+
+def test_an_interaction_does_not_contradict_the_share_in_the_table() -> None:
+    """A mechanism was said to interact for half of the change, beside a table in which its share included 0."""
+    effect = {frozenset({EXECUTED}): 0.5, frozenset({LAYOUT}): -0.2, frozenset({EXECUTED, LAYOUT}): 0.4}
+    change = parts_of_states(states(effect, left=0.0), (EXECUTED, ACCESSES, LAYOUT))
+    share = next(change.share(part) for part in change.parts if part.name == LAYOUT)
+    assert share.low < 0 < share.high
+    (sentence,) = change.interactions
+    assert re.match(rf"{EXECUTED} and {LAYOUT} interact: 5\d% \(\d+ to \d+\) of the change comes only", sentence)
+    assert sentence.endswith(f"; the whole share of {LAYOUT} cannot be told from 0")

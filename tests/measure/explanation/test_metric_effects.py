@@ -10,6 +10,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from measure.explanation.explanation_types import MetricEffect
 from measure.explanation.metric_effects import MetricEffects
 from measure.explanation.paired_runs import PLAIN, ProgramChoice
 from measure.explanation.relations import Relations
@@ -59,6 +60,25 @@ def test_values_are_exact_and_ready_as_soon_as_every_set_was_run(count: int) -> 
     expected = {name: weight + (0.25 if name in "ab" else 0.0) for name, weight in made.weights.items()}
     assert {part.name: float(part.values.mean()) for part in change.parts} == pytest.approx(expected)
     assert {part.about for part in change.parts} == {"mean over all orders"}
+
+
+def test_what_a_metric_makes_in_an_interaction_has_its_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was said to make 5% of the change when it is added last, where that could not be told from 0."""
+    effects = MetricEffects(cast(Any, None), ProgramChoice(("m", "n")), cast(Relations, None))
+    one = np.ones((4, 1))
+    last, alone = 0.05 + 0.1 * np.array([[1.0], [-1.0], [1.0], [-1.0]]), np.array([[0.7], [0.6], [0.7], [0.6]])
+    other = MetricEffect("n", 0.3 * one, 0.3 * one)
+    monkeypatch.setattr(effects, "left_out_and_alone", lambda: (MetricEffect("m", last, alone), other))
+    assert effects._interactions(one) == [
+        "m interacts with the others: of the change it makes 65% (56 to 74) alone and a share that cannot be told from "
+        "0, 5% (-13 to 23), when it is added last"
+    ]
+    # As many metrics as are looked at share the chance that one seems to interact.
+    few = np.array([[0.35], [0.8], [0.5], [0.75]])
+    monkeypatch.setattr(effects, "left_out_and_alone", lambda: (MetricEffect("m", few, 0.2 * one),))
+    assert len(effects._interactions(one)) == 1
+    monkeypatch.setattr(effects, "left_out_and_alone", lambda: (MetricEffect("m", few, 0.2 * one), *[other] * 9))
+    assert effects._interactions(one) == []
 
 
 def test_orders_are_sampled_until_the_deadline() -> None:
