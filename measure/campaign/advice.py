@@ -134,7 +134,7 @@ def more_runs(
             sentences.append(
                 f"Next: no reasonable number of further runs settles {_named(hopeless)}. A campaign with fewer "
                 f"hardware metrics, a longer program, longer records or a larger delta may: `measure run --dry-run "
-                f"{shown_path(campaign_file)}` says what it would find, before its runs."
+                f"{shown_path(campaign_file)}`, with such changes by --set, says what it would find."
             )
     elif changed:
         most = max(changed.values(), key=lambda one: one.extra)

@@ -231,8 +231,8 @@ def test_more_runs_than_anybody_makes_are_no_step() -> None:
     hopeless, near = opened("x", "inconclusive", 819), opened("y", "inconclusive", 21)
     without_runs = (
         "Next: no reasonable number of further runs settles the variant x. A campaign with fewer hardware metrics, a "
-        "longer program, longer records or a larger delta may: `measure run --dry-run CAMPAIGN.yaml` says what it "
-        "would find, before its runs."
+        "longer program, longer records or a larger delta may: `measure run --dry-run CAMPAIGN.yaml`, with such "
+        "changes by --set, says what it would find."
     )
     assert more_runs([hopeless], campaign, "", looks=1) == [without_runs]
     first, second = more_runs([hopeless, near], campaign, "", looks=1)
