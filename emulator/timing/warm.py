@@ -19,11 +19,14 @@ WARM_UP_FACTOR = 8  # the most recent lines, this many times a cache's capacity,
 @dataclass(frozen=True)
 class Fills:
     """Lines filled into a cache of each level, as a function of time. ``ago``: (n,) instructions before now, ascending
-    from 0; ``l1d``, ``l2``: (n,) fills since then, in any unit. Used for random replacement."""
+    from 0; ``l1d``, ``l2``: (n,) fills since then, in lines of any length, of which the caches hold ``l1d_lines`` and
+    ``l2_lines``; 0 if ``ago`` does not go back to the start. Used for random replacement."""
 
     ago: NDArray[np.float64]
     l1d: NDArray[np.float64]
     l2: NDArray[np.float64]
+    l1d_lines: float = 0.0
+    l2_lines: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -105,12 +108,14 @@ def physical_addresses(
 @dataclass(frozen=True)
 class _History:
     """Last accesses, youngest first: ``addresses``, ``ages`` (ascending) and ages of the last writes, ``written``
-    (infinite without one), (n,) each; ``since``: the age of the core's last simulated instruction."""
+    (infinite without one), (n,) each; ``since``: the age of the core's last simulated instruction. ``filling``: where
+    ages are in fills, the lines that the cache holds and its fills from the start, else both are 0."""
 
     addresses: NDArray[np.int64]
     ages: NDArray[np.float64]
     written: NDArray[np.float64]
     since: float
+    filling: tuple[float, float] = (0.0, 0.0)
 
     @classmethod
     def of(cls, parts: list[Touched], order: NDArray[np.int64], since: int) -> _History:
@@ -128,16 +133,16 @@ class _History:
         of equal ages."""
         if fills is None:
             return self
-        ago, since = fills.ago, getattr(fills, level)
+        ago, since, size = fills.ago, getattr(fills, level), getattr(fills, f"{level}_lines")
         ages = np.concatenate([self.ages, self.written, [self.since]])
         to_fills(ago, np.ascontiguousarray(since), float((since[-1] + 1) / (ago[-1] + 1)), ages)
         n = len(self.ages)
-        return _History(self.addresses, ages[:n], ages[n : 2 * n], float(ages[-1]))
+        return _History(self.addresses, ages[:n], ages[n : 2 * n], float(ages[-1]), (size, float(since[-1])))
 
     def of_lines(self, shift: int, lines: NDArray[np.int64]) -> _History:
         """The accesses to ``lines``, of ``1 << shift`` bytes."""
         kept = np.isin(self.addresses >> shift, lines)
-        return _History(self.addresses[kept], self.ages[kept], self.written[kept], self.since)
+        return replace(self, addresses=self.addresses[kept], ages=self.ages[kept], written=self.written[kept])
 
     def without_writes(self) -> _History:
         """The same without any write."""
@@ -158,4 +163,5 @@ def _warm_one(
         np.zeros(sets + 1, np.int64), np.zeros(len(lines), np.int64), np.zeros(n, np.int64), np.zeros((3, n)),
         np.zeros(ways, np.int64), np.zeros(ways, np.int64), np.zeros(1),
     )  # fmt: skip
-    warm_cache(longs, words, cache, LastAccesses(lines, ages, written), touched.since, scratch)
+    accesses = LastAccesses(lines, ages, written)
+    warm_cache(longs, words, cache, accesses, touched.since, touched.filling, scratch)

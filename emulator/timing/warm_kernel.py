@@ -7,6 +7,8 @@ LRU      The lines accessed last are in the set.
 random   Each fill of a set with associativity w evicts a given other line with probability 1/w, so a line accessed
          ``age`` fills ago is still there with probability exp(-rate * age) (StatCache, Berg and Hagersten, ISPASS 2004,
          uses the same model for whole caches). A full set holds w lines, so the rate solves sum(exp(-rate * age)) = w.
+         Nothing was evicted before the set was full: lines that are older than that are all equally likely there. While
+         a cache fills, the rate is known and the time at which each set was full follows from the sum.
 FIFO     As LRU: as if each line had been filled by its last access. Lines that were filled earlier are evicted sooner,
          but last accesses do not tell which ones: `emulator.timing.online_caches` follows them where it can.
 
@@ -130,14 +132,35 @@ def random_rate(ages: Doubles, ways: int, guess: float, stays: Doubles) -> float
 
 
 @kernel
+def full_since(ages: Doubles, ways: int, filling: tuple[float, float]) -> float:
+    """How long a set has been full that holds ``ways`` of more than ``ways`` lines; infinite if that no longer matters.
+
+    ``ages``: (n,) ascending, in fills of the whole cache; ``filling``: lines of the cache, 0 if unknown, and fills of
+    it from the start. Each fill evicts a line with probability 1 / lines. A set is not full later than the cache.
+    """
+    lines, fills = filling
+    oldest = ages[len(ages) - 1]
+    if lines == 0.0 or fills - lines >= oldest:
+        return np.inf
+    stay = 0.0
+    for index in range(len(ages)):
+        older = len(ages) - index
+        if stay + older * np.exp(-ages[index] / lines) <= ways:
+            return max(fills - lines, -lines * np.log((ways - stay) / older))
+        stay += np.exp(-ages[index] / lines)
+    return np.inf
+
+
+@kernel
 def keep_residents(
-    longs: Longs, cache: int, ages: Doubles, written: Doubles, stays: Doubles, order: Longs, dirty: Longs,
-    last_rate: Doubles,
+    longs: Longs, cache: int, ages: Doubles, written: Doubles, filling: tuple[float, float], stays: Doubles,
+    order: Longs, dirty: Longs, last_rate: Doubles,
 ) -> Integer:  # fmt: skip
     """Choose the lines that a set holds; return their number.
 
     ``order``: receives their indices, next victim first; ``dirty``: receives whether each is dirty; (ways,) each.
-    ``ages``: (n,) ascending; ``written``: (n,) ages of the last writes, infinite for none; ``stays``: scratch, (n,).
+    ``ages``: (n,) ascending; ``written``: (n,) ages of the last writes, infinite for none; both change;
+    ``filling``: as in `full_since`; ``stays``: scratch, (n,).
     ``last_rate``: (1,) the eviction rate of the set before, which the rate of this set replaces.
     """
     ways, policy, n = longs[cache + M_WAYS], longs[cache + M_POLICY], len(ages)
@@ -149,6 +172,12 @@ def keep_residents(
             dirty[place] = written[index] < np.inf if n <= ways else written[index] <= ages[kept - 1]
         return kept
     count = 0
+    full = full_since(ages, ways, filling)
+    if full < ages[n - 1]:
+        for index in range(n):
+            ages[index] = min(ages[index], full)
+            if written[index] < np.inf:
+                written[index] = min(written[index], full)
     rate = random_rate(ages, ways, last_rate[0], stays)
     last_rate[0] = rate
     # Systematic sampling of ``ways`` lines, each with its own probability.
@@ -201,10 +230,10 @@ def used_before(longs: Longs, first: int, ways: int, time: int) -> Integer:
 @kernel
 def warm_cache(
     longs: Longs, words: NDArray[np.uint32], cache: int, accesses: LastAccesses, since: float,
-    scratch: Scratch,
+    filling: tuple[float, float], scratch: Scratch,
 ) -> None:  # fmt: skip
     """Set ``cache`` to the state after the last ``accesses``. Other lines that the cache holds were accessed ``since``
-    ago."""
+    ago. ``filling``: as in `full_since`."""
     ways, mask = longs[cache + M_WAYS], longs[cache + M_SET_MASK]
     lines, ages, written = accesses
     starts, sorted_, lines_of_set, of_set, order, dirty, last_rate = scratch
@@ -268,6 +297,7 @@ def warm_cache(
             cache,
             ages_of_set[:n],
             written_of_set[:n],
+            filling,
             of_set[2, :n],
             order,
             dirty,

@@ -82,8 +82,9 @@ class WaitModel:
         ends = self.arrays.ends[: n + 1]
         at = np.concatenate([ends[ends < instructions], [instructions]])
         ago = (instructions - at)[::-1].astype(np.float64)
-        since = []
-        for is_kept, all_fills in zip(has_history, self.arrays.fills[: self._n_caches], strict=True):
-            fills = np.interp(at, ends, all_fills[: n + 1])
+        since, lines = [], []
+        for level, is_kept in enumerate(has_history):
+            fills = np.interp(at, ends, self.arrays.fills[level, : n + 1])
             since.append((fills[-1] - fills)[::-1] if is_kept else ago)
-        return Fills(ago, since[0], since[-1])
+            lines.append(float(self.arrays.lines[level]) if is_kept else 0.0)
+        return Fills(ago, since[0], since[-1], lines[0], lines[-1])

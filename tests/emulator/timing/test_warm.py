@@ -17,7 +17,7 @@ from emulator.timing.machine_events import Event
 from emulator.timing.machine_file import load_machine
 from emulator.timing.order_kernel import first_of_each, merge_by_age, youngest_first
 from emulator.timing.warm import Fills, Touched
-from emulator.timing.warm_kernel import gather_history, random_rate, to_fills
+from emulator.timing.warm_kernel import full_since, gather_history, random_rate, to_fills
 from tests.emulator.timing.timing_naive import NaiveCache
 from tests.emulator.timing.timing_programs import machines, programs, records, stream_of
 
@@ -227,6 +227,47 @@ def test_rates_fill_a_set(ages: list[float], ways: int, guess: float) -> None:
     counted = rate * sorted_ages <= 45
     assert np.allclose(stays[counted], np.exp(-rate * sorted_ages[counted]), rtol=1e-12, atol=0)
     assert np.exp(-rate * sorted_ages).sum() == pytest.approx(ways, rel=2e-3)
+
+
+@EXAMPLES
+@given(
+    st.lists(st.floats(1, 1e4), min_size=5, max_size=60), st.integers(1, 4), st.floats(1.0, 1e4), st.floats(0.0, 2e4)
+)
+def test_since_when_a_set_is_full(ages: list[float], ways: int, lines: float, fills: float) -> None:
+    """Each fill of the cache evicts a line with probability 1 / lines, from when the sum of what stays is the ways."""
+    sorted_ages = np.sort(np.array(ages))
+    full = full_since(sorted_ages, ways, (lines, fills))
+    all_stay = np.exp(-sorted_ages / lines).sum()
+    if fills - lines >= sorted_ages[-1] or all_stay > ways * (1 + 1e-9):
+        assert full == np.inf
+    elif all_stay < ways * (1 - 1e-9):
+        assert full >= fills - lines
+        if full > fills - lines:
+            assert np.exp(-np.minimum(sorted_ages, full) / lines).sum() == pytest.approx(ways, rel=1e-9)
+    assert full_since(sorted_ages, ways, (0.0, fills)) == np.inf
+
+
+@pytest.mark.parametrize("n_lines", [550, 900])
+def test_while_a_cache_fills_lines_of_before_it_was_full_stay_alike(n_lines: int) -> None:
+    """A random cache of 64 sets of 8 ways, and lines of which some sets get more than others, so that they are full
+    sooner: mean number held of each quarter of the lines, the oldest first, by truth and by warm-up."""
+    sets, ways, trials = 64, 8, 12
+    random = np.random.default_rng(3)
+    held = np.zeros((2, 4))
+    for trial in range(trials):
+        order: list[int] = []
+        for line in random.permutation(60 * sets)[:n_lines].tolist():
+            order += [line, order[random.integers(len(order))]] if order and random.random() < 0.3 else [line]
+        truth, core = NaiveCache(sets, ways, "random", trial + 1), InOrderCore(machine("random", sets, ways), trial + 1)
+        filled = np.cumsum([0.0, *(not truth.lookup(line)[0] for line in order)])
+        since, told = (filled[-1] - filled)[::-1], touched([(line, False) for line in order])
+        fills = Fills(np.arange(len(since), dtype=float), since, since, sets * ways, sets * ways)
+        core.warm_caches(told, NOTHING, 10**6, fills)
+        oldest_first = (told.addresses // LINE)[np.argsort(told.ages)[::-1]]
+        true_lines = [entry[0] for set_ in truth.sets for entry in set_ if entry is not None]
+        for row, mine in enumerate((true_lines, [line for set_ in contents(core) for line in set_])):
+            held[row] += [np.isin(quarter, mine).sum() / trials for quarter in np.array_split(oldest_first, 4)]
+    assert held[1] == pytest.approx(held[0], abs=6)  # where lines evicted each other from the first on: up to 15
 
 
 @settings(max_examples=60, derandomize=True, deadline=None)
