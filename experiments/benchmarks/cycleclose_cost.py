@@ -43,27 +43,24 @@ from emulator.timing.inorder import InOrderCore  # noqa: E402
 from emulator.timing.machine_config import MachineConfig  # noqa: E402
 from emulator.timing.machine_file import load_machine  # noqa: E402
 from instrumenter.building.program_build import build_program  # noqa: E402
-from measure.cycle_close.classifier import SignatureTable  # noqa: E402
 from measure.cycle_close.rerun import trace_in_two_runs  # noqa: E402
 from measure.cycle_close.reuse import WaitModel  # noqa: E402
 from measure.cycle_close.rollback import RollBackTracer  # noqa: E402
-from measure.cycle_close.signature import SignatureMaker  # noqa: E402
-from measure.cycle_close.tracer import Settings, Tracer, profile_selection  # noqa: E402
+from measure.cycle_close.tracer import BY_DEFAULT, Settings, Tracer, profile_selection, signatures_for, table_for  # noqa: E402
 
 PROGRAMS = ("bwtzip", "netsimplex", "chess", "ooosim", "nbody", "jpegish", "lz77")
-LINES = Settings(warm_up="lines")
-WAITING = replace(LINES, wait_step=0.2)
+LINES = replace(BY_DEFAULT, wait_step=0.0)
 WAYS = {
     "plain": None,
-    "signatures": Settings(warm_references=0, warm_branches=0),
+    "signatures": replace(LINES, warm_up="queues", warm_references=0, warm_branches=0),
     "+ lines": LINES,
-    "+ waiting": WAITING,
+    "+ waiting": BY_DEFAULT,
     "+ queues": Settings(),
     "full": Settings(everything=True),
     "predicting": LINES,
-    "data": WAITING,
-    "roll back": Settings(wait_step=0.2, roll_back=True),
-    "two runs": Settings(wait_step=0.2),
+    "data": BY_DEFAULT,
+    "roll back": replace(BY_DEFAULT, roll_back=True),
+    "two runs": BY_DEFAULT,
     "paper": Settings(),
 }
 LINES_ONLY = TraceSelection(counts=True, line_bits=5)
@@ -117,7 +114,7 @@ def run(way: str, elf: str, size: str, interval: int) -> dict[str, float]:
 
 def watch(machine: Machine, config: MachineConfig, settings: Settings) -> None:
     """Signatures, phases and what else ``settings`` ask for, many intervals at a time."""
-    table, maker, model = SignatureTable(), SignatureMaker(), WaitModel(config)
+    table, maker, model = table_for(settings), signatures_for(settings), WaitModel(config)
     machine.observe(profile_selection(settings, model))
     while machine.ending is None:
         ran = machine.run_intervals(settings.interval_instructions)

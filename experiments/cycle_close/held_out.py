@@ -31,7 +31,7 @@ from experiments.benchmarks.host import processor
 from experiments.results import elf_of
 from measure.cycle_close.command import Job, machine_for, trace_job
 from measure.cycle_close.rates import pointwise_deviation
-from measure.cycle_close.tracer import CoreObserver, Settings
+from measure.cycle_close.tracer import BY_DEFAULT, CoreObserver
 from measure.programs.catalogue import load_catalogue
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,10 +50,11 @@ HELD_OUT = {
     "picosat": ("180", "8"),
     "zstd": ("850000", "12"),
 }
+DEFAULT = replace(BY_DEFAULT, interval_instructions=INTERVAL)
 WAYS = {
-    "default": (Settings(INTERVAL, warm_up="lines", wait_step=0.2), 0),
-    "roll back": (Settings(INTERVAL, warm_up="lines", wait_step=0.2, roll_back=True), 0),
-    "two runs": (Settings(INTERVAL, warm_up="lines", wait_step=0.2), 1),
+    "default": (DEFAULT, 0),
+    "roll back": (replace(DEFAULT, roll_back=True), 0),
+    "two runs": (DEFAULT, 1),
 }
 KEPT = Path("results") / "cycle_close_held_out"  # full simulations, which take longest
 HERE = Path(__file__).resolve().parent

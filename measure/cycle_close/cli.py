@@ -34,8 +34,11 @@ _PICTURES = (".png", ".svg", ".pdf", ".jpg", ".jpeg")
               help="Distance up to which signatures are one phase [% of the base].")  # fmt: skip
 @click.option("--base", type=click.Choice(["L", "2L"]), default="2L", show_default=True,
               help="Base of the threshold: the interval's length, or the largest possible distance.")  # fmt: skip
-@click.option("--dimensions", default=32, show_default=True, type=click.IntRange(1, 65536), metavar="N",
+@click.option("--dimensions", default=256, show_default=True, type=click.IntRange(1, 65536), metavar="N",
               help="Entries of a signature.")  # fmt: skip
+@click.option("--signature", type=click.Choice(["balanced", "hashed"]), default="balanced", show_default=True,
+              help="Which entry a branch adds to: the one with the fewest instructions when it first runs, or one by a "
+              "hash of its address, by which loops of unlike code may look the same.")  # fmt: skip
 @click.option("--entries", default=1024, show_default=True, type=click.IntRange(1), metavar="N",
               help="Phases in the table.")  # fmt: skip
 @click.option("--when-full", type=click.Choice(["oldest", "closest"]), default="oldest", show_default=True,
@@ -52,7 +55,9 @@ _PICTURES = (".png", ".svg", ".pdf", ".jpg", ".jpeg")
 @click.option("--wait-step", default=20.0, show_default=True, type=click.FloatRange(0, 1000), metavar="PERCENT",
               help="Take separate samples of intervals of one phase whose waiting for memory differs by this much "
               "[% of an instruction's time], and interpolate; 0: phases are code alone.")  # fmt: skip
-@click.option("--paper", is_flag=True, help="As the paper has it: --warm-up 50000,50000 --wait-step 0.")
+@click.option("--paper", is_flag=True,
+              help="As the paper has it: --warm-up 50000,50000 --wait-step 0 --signature hashed "
+              "--dimensions 32.")  # fmt: skip
 @click.option("--roll-back", is_flag=True,
               help="Do not predict: emulate a part, go back, and simulate what was new in it.")  # fmt: skip
 @click.option("--twice", "samples", type=click.IntRange(1), metavar="N",
@@ -75,6 +80,7 @@ def cycleclose(
     threshold: float,
     base: str,
     dimensions: int,
+    signature: str,
     entries: int,
     when_full: str,
     update: str,
@@ -130,9 +136,9 @@ def cycleclose(
         raise click.UsageError("--roll-back and --twice both leave nothing unsampled: give one of them")
     tell_misplaced_options(program, arguments)
     tracer_settings = Settings(
-        length, dimensions, threshold / 100, base, entries, when_full, update, predictor,  # type: ignore[arg-type]
+        length, 32 if paper else dimensions, threshold / 100, base, entries, when_full, update, predictor,  # type: ignore[arg-type]
         unsampled, "lines" if by_lines else "queues", references, branches,  # type: ignore[arg-type]
-        0.0 if paper else wait_step / 100, roll_back,
+        0.0 if paper else wait_step / 100, roll_back, signature="hashed" if paper else signature,  # type: ignore[arg-type]
     )  # fmt: skip
     console = command_console()
     if machine is None:

@@ -112,7 +112,7 @@ def trace_job(
     if not intervals:
         raise MeasureError(f"{job.program}: nothing was executed ({problem or 'interrupted'})")
     columns = _columns(tracer.reestimated(intervals), config)
-    again = tuple(tracer.sampled_again) if isinstance(tracer, Tracer) else ()
+    again = tuple(tracer.sampled_again)
     return Traced(columns, tracer.table.phases, seconds, interrupted, problem, again)
 
 
@@ -178,7 +178,7 @@ def run_cycleclose(
     else:
         actual = full.columns if full is not None else None
         results.write_picture(directory, job.program.stem, traced.columns, actual)
-    _print(console, directory, traced, full, picture)
+    _print(console, directory, traced, full, settings, picture)
     if validate and skipped:
         console.print(
             "--validate was skipped: the full simulation "
@@ -297,7 +297,9 @@ def _write_trace(job: Job, settings: Settings, directory: Path, traced: Traced, 
     write_text_atomically(directory / "trace.html", trace_page.render_page(about, traced.columns, actual))
 
 
-def _print(console: Console, directory: Path, traced: Traced, full: Traced | None, picture: bool) -> None:
+def _print(
+    console: Console, directory: Path, traced: Traced, full: Traced | None, settings: Settings, picture: bool
+) -> None:  # fmt: skip
     """Print the size of the trace, its estimates' quality, and the deviation from the full simulation, if known."""
     shares = ", ".join(
         f"{100 * traced.share(category):.1f}% {category.name.lower()}"
@@ -312,7 +314,7 @@ def _print(console: Console, directory: Path, traced: Traced, full: Traced | Non
         f"{instructions / traced.seconds / 1e6:,.0f} M instructions/s"
     )
     if traced.sampled_again:
-        _print_sampled_again(console, traced.sampled_again)
+        _print_sampled_again(console, traced.sampled_again, settings)
     if full is not None:
         from measure.cycle_close import trace_page
 
@@ -352,14 +354,16 @@ def _percent_text(value: float) -> str:
     return "-" if np.isnan(value) else f"{value:.{decimals}f}"
 
 
-def _print_sampled_again(console: Console, off: Sequence[float]) -> None:
+def _print_sampled_again(console: Console, off: Sequence[float], settings: Settings) -> None:
     """Print how good the estimates of intervals were that were simulated all the same: they stand for the others."""
     mean = float(np.mean(off))
     if len(off) >= ENOUGH_SAMPLED_AGAIN and mean > MUCH_OFF:
+        others = "a lower --threshold" if settings.roll_back else "a lower --threshold or --roll-back"
+        remedy = "--signature balanced" if settings.signature == "hashed" else others
         console.print(
             f"Estimates may be far off: of {len(off)} intervals that were simulated although there was an estimate, it "
-            f"was {100 * mean:.0f}% of CPI off on average. Code and waiting for memory do not distinguish this "
-            "program's intervals on this machine; --validate shows where, a lower --threshold or --roll-back may help.",
+            f"was {100 * mean:.0f}% of CPI off on average. Signatures of code and waiting for memory do not "
+            f"distinguish this program's intervals on this machine; --validate shows where, {remedy} may help.",
             style="yellow",
         )
     else:

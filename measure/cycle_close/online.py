@@ -27,14 +27,15 @@ class OnlinePhases:
     """
 
     def __init__(
-        self, table: SignatureTable, predictor: Predictor, waits: WaitModel, samples: Samples, wait_step: float
-    ) -> None:
+        self, table: SignatureTable, signatures: SignatureMaker, predictor: Predictor, waits: WaitModel,
+        samples: Samples, wait_step: float,
+    ) -> None:  # fmt: skip
         self.mispredicted = UNKNOWN
         self.table = table
         self.schedule = SampleSchedule()
         self.waits = waits
         self._predictor = predictor
-        self._signatures = SignatureMaker(table.arrays.signatures.shape[1])
+        self._signatures = signatures
         self._samples = samples
         self._wait_step = float(wait_step)
         self._found: Found
@@ -63,8 +64,11 @@ class OnlinePhases:
     def end(self, facts: BlockFacts, n_intervals: int) -> Found:
         """What is found of the series, which had ``n_intervals``."""
         found, n = self._found, n_intervals
-        if found.state[0] < n:  # blocks were discovered in the last interval
+        if found.state[0] < n:  # the last interval executed blocks that no interval before it did
             self._signatures.extend(facts)
+            starts, blocks, executions = self._written.starts, self._written.blocks, self._written.executions
+            mine = slice(starts[n - 1], starts[n])
+            self._signatures.give_entries(blocks[mine], executions[mine])
             classify_interval(self._online, self._written, found)
         return Found(
             found.signatures[:n], found.waits[:n], found.keys[:n], found.distances[:n], found.mispredicted[:n],
@@ -73,9 +77,8 @@ class OnlinePhases:
 
     @property
     def _online(self) -> Online:
-        maker = self._signatures
         return Online(
-            maker.entries, maker.lengths, self.table.arrays, self.table.rules, self._predictor.table,
+            self._signatures.places, self.table.arrays, self.table.rules, self._predictor.table,
             self.waits.arrays, self.schedule.due, self._samples.cover, self._wait_step,
             self.mispredicted,
         )  # fmt: skip

@@ -13,7 +13,15 @@ from emulator.kernels.jit import inline_kernel, kernel
 from measure.cycle_close.mispredictions_kernel import take_mispredictions
 from measure.cycle_close.predictors_kernel import NOTHING, RunTable, next_phase, observe
 from measure.cycle_close.reuse_kernel import Waits, add_wait
-from measure.cycle_close.signature_kernel import PhaseTable, Rules, add_signature, classify, distance, entry_of_phase
+from measure.cycle_close.signature_kernel import (
+    PhaseTable,
+    Places,
+    Rules,
+    add_signature,
+    classify,
+    distance,
+    entry_of_phase,
+)
 
 Longs = NDArray[np.int64]
 Doubles = NDArray[np.float64]
@@ -58,12 +66,11 @@ class Found(NamedTuple):
 
 
 class Online(NamedTuple):
-    """All that the kernel reads and changes. ``entries``, ``lengths``: of blocks, as for `fill_signatures`;
-    ``wait_step``: width of a range of waiting, 0 if waiting is not looked at; ``mispredicted``: branches since the last
-    boundary, (1,), or (0,) where they are not known."""
+    """All that the kernel reads and changes. ``places``: of blocks; ``wait_step``: width of a range of waiting, 0 if
+    waiting is not looked at; ``mispredicted``: branches since the last boundary, (1,), or (0,) where they are not
+    known."""
 
-    entries: Longs
-    lengths: Longs
+    places: Places
     table: PhaseTable
     rules: Rules
     predictor: RunTable
@@ -118,16 +125,18 @@ def wants_detail(table: PhaseTable, predictor: RunTable, due: Due, cover: Cover)
 def classify_interval(online: Online, written: Written, found: Found) -> None:
     """Classify the interval that was written last; end the series if the next one is to be simulated.
 
-    Ends the series, too, without a row in ``found``, when there are blocks that ``online.entries`` does not have: then
-    it is to be called again with more entries.
+    Ends the series, too, without a row in ``found``, when there are blocks that ``online.places`` does not have, or
+    that have no entry there: then it is to be called again when they have.
     """
     job, row = written.job, written.job[DONE] - 1
-    if job[N_BLOCKS] > len(online.entries):
+    if job[N_BLOCKS] > len(online.places.entries):
         job[ENOUGH] = 1
         return
     signature = found.signatures[row]
     blocks = written.blocks[: written.starts[row + 1]]
-    add_signature(blocks, written.executions, online.entries, online.lengths, written.starts[row], signature)
+    if not add_signature(blocks, written.executions, online.places, written.starts[row], signature):
+        job[ENOUGH] = 1
+        return
     wait = 0.0
     if online.wait_step > 0.0:
         wait = add_wait(online.waits, written.ends[row], written.reuse_times[row : row + 1])

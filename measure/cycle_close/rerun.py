@@ -25,8 +25,16 @@ from measure.cycle_close.estimated_events import completed, possible, with_stati
 from measure.cycle_close.mispredictions import UNKNOWN, MispredictionWatcher, followed_alone
 from measure.cycle_close.reuse import WaitModel
 from measure.cycle_close.samples import Sample, choose_samples, with_others
-from measure.cycle_close.signature import SignatureMaker, StaticEventCounter
-from measure.cycle_close.tracer import Category, Interval, Settings, samples_for, shares_of, table_for
+from measure.cycle_close.signature import StaticEventCounter
+from measure.cycle_close.tracer import (
+    Category,
+    Interval,
+    Settings,
+    samples_for,
+    shares_of,
+    signatures_for,
+    table_for,
+)
 
 _BATCH_INSTRUCTIONS = 200_000_000  # in one call: some 40 ms, which bounds the delay of Ctrl-C
 
@@ -52,7 +60,7 @@ class Profile:
 def profile(machine: Machine, config: MachineConfig, settings: Settings) -> Profile:
     """Run the program once, count blocks and, with ``wait_step``, reuse times, and find its phases."""
     table = table_for(settings)
-    maker, model = SignatureMaker(settings.dimensions), WaitModel(config)
+    maker, model = signatures_for(settings), WaitModel(config)
     with_waits = settings.wait_step > 0
     line_bits = model.line_bits if with_waits else 0
     directions = followed_alone(machine, config) if settings.warm_up == "lines" else None

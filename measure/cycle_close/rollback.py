@@ -25,7 +25,7 @@ from measure.cycle_close.online_kernel import BUCKETS
 from measure.cycle_close.reuse import WaitModel
 from measure.cycle_close.samples import Sample, most_typical, wait_bucket
 from measure.cycle_close.schedule import BADLY, SampleSchedule
-from measure.cycle_close.signature import SignatureMaker, StaticEventCounter
+from measure.cycle_close.signature import StaticEventCounter
 from measure.cycle_close.tracer import (
     Category,
     Interval,
@@ -35,6 +35,7 @@ from measure.cycle_close.tracer import (
     reestimate,
     samples_for,
     shares_of,
+    signatures_for,
     table_for,
 )
 
@@ -48,7 +49,7 @@ class RollBackTracer:
         self.machine = machine
         self.settings = settings
         self.table = table_for(settings)
-        self._signatures = SignatureMaker(settings.dimensions)
+        self._signatures = signatures_for(settings)
         self._static = StaticEventCounter()
         self._waits = WaitModel(core.config)
         self._core = core
@@ -61,6 +62,8 @@ class RollBackTracer:
         self._of_phase: dict[int, Sample] = {}  # the last sample of each phase
         self._features = IntervalFeatures()
         self._schedule = SampleSchedule()
+        self.sampled_again: list[float] = []
+        """As `Tracer.sampled_again`."""
 
     def intervals(self) -> Iterator[Interval]:
         """Run the program; yields the intervals of a part when the part is done.
@@ -156,6 +159,8 @@ class RollBackTracer:
         if key not in self._schedule:
             self._schedule.take(key, was_badly_estimated=False)
             return
-        penalty_cycles = known_penalty_cycles(self._run.mispredicted, self._core.config)
-        if self.settings.wait_step and self._samples.relative_error(sample, share, wait, penalty_cycles) > BADLY:
-            self._schedule.take(key, was_badly_estimated=True)
+        if self.settings.wait_step:
+            penalty_cycles = known_penalty_cycles(self._run.mispredicted, self._core.config)
+            self.sampled_again.append(self._samples.relative_error(sample, share, wait, penalty_cycles))
+            if self.sampled_again[-1] > BADLY:
+                self._schedule.take(key, was_badly_estimated=True)

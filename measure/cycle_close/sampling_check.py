@@ -43,6 +43,11 @@ class SamplingConfiguration(StrictModel):
     """One sampling configuration; defaults are the paper's."""
 
     dimensions: int = Field(32, ge=1, le=65536, description="Entries of a signature. Default: 32")
+    signature: Literal["balanced", "hashed"] = Field(
+        "hashed",
+        description="Which entry a branch adds to: the one with the fewest instructions when it first runs, or one by "
+        "a hash of its address, by which loops of unlike code may look the same. Default: hashed",
+    )
     threshold: float = Field(
         0.25,
         gt=0,

@@ -1,12 +1,17 @@
 """Computes code signatures of intervals: the branches that an interval executed, weighted by instructions.
 
-A signature has N entries (32 by default). Each control transfer's address is hashed to an entry, which grows by the
-instructions executed since the previous transfer, so that the entries sum to the interval's length (the cycle-close
-paper, section 2). Here signatures are computed from the emulator's counts of executed blocks: each block belongs to
-the transfer that ends it, or that ends the blocks after it.
+A signature has N entries. Each control transfer has one, which grows by the instructions executed since the previous
+transfer, so that the entries sum to the interval's length (the cycle-close paper, section 2). Here signatures are
+computed from the emulator's counts of executed blocks: each block belongs to the transfer that ends it, or that ends
+the blocks after it.
+
+The paper hashes a transfer's address to one of 32 entries. Two loops with the same entry cannot be told apart then: of
+eight loops, two or more have the same with a probability of 61%. Therefore entries can be balanced instead.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +19,9 @@ from numpy.typing import NDArray
 from emulator.events import BlockFacts, OpClass
 from emulator.execution.intervals import Intervals
 from emulator.timing.machine_events import N_STATIC, static_events
+
+if TYPE_CHECKING:
+    from measure.cycle_close.signature_kernel import Places
 
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2**64 over the golden ratio: spreads neighbouring addresses
 
@@ -43,20 +51,31 @@ class StaticEventCounter:
 
 
 class SignatureMaker:
-    """Computes the signature of each interval from block executions.
+    """Computes the signature of each interval from block executions, one interval after another.
 
-    ``entries``, ``lengths``: of each block, the entry of a signature that it counts for and its instructions.
+    ``balanced``: a transfer gets the entry with the fewest instructions so far when an interval first executes it, so
+    that frequent ones share no entry while there are enough; else a hash of its address.
     """
 
-    def __init__(self, dimensions: int = 32) -> None:
+    def __init__(self, dimensions: int = 32, balanced: bool = False) -> None:
         if dimensions < 1:
             raise ValueError(f"a signature of {dimensions} entries, expected at least 1")
         self.dimensions = dimensions
-        self.entries = np.zeros(0, np.int64)
-        self.lengths = np.zeros(0, np.int64)
-        self._addresses: list[int] = []  # of the last instruction of each block
+        self._balanced = balanced
+        self._entries = np.zeros(0, np.int64)
+        self._lengths = np.zeros(0, np.int64)
+        self._totals = np.zeros(dimensions, np.int64)
+        self._given: dict[int, int] = {}  # entries by address of a transfer, if they are balanced
+        self._addresses = np.zeros(0, np.int64)  # of the transfer that each block belongs to
         self._places: dict[int, int] = {}  # numbers of blocks by pc
         self._open_ends: dict[int, int] = {}  # by number of a block that falls through: pc of the block after it
+
+    @property
+    def places(self) -> Places:
+        """Where each block counts; until blocks are discovered."""
+        from measure.cycle_close.signature_kernel import Places
+
+        return Places(self._entries, self._lengths, self._totals)
 
     def make(self, facts: BlockFacts, intervals: Intervals) -> NDArray[np.int64]:
         """The signatures of ``intervals``, ``(n, dimensions)`` instructions."""
@@ -64,34 +83,63 @@ class SignatureMaker:
 
         self.extend(facts)
         out = np.zeros((len(intervals), self.dimensions), np.int64)
-        fill_signatures(intervals.starts, intervals.blocks, intervals.executions, self.entries, self.lengths, out)
+        starts, blocks, executions = intervals.starts, intervals.blocks, intervals.executions
+        row = 0
+        while (row := fill_signatures(starts, blocks, executions, self.places, row, out)) < len(out):
+            mine = slice(starts[row], starts[row + 1])
+            self.give_entries(blocks[mine], executions[mine])
         return out
 
     def extend(self, facts: BlockFacts) -> None:
         """Take notice of blocks that were discovered since the last call."""
-        if facts.n_blocks > len(self.entries):
+        if facts.n_blocks > len(self._entries):
             self._add_blocks(facts, facts.n_blocks)
 
+    def give_entries(self, blocks: NDArray[np.uint32], executions: NDArray[np.int64]) -> None:
+        """Give entries to the ``blocks`` of an interval that have none: frequent ones first, by ``executions``."""
+        from measure.cycle_close.signature_kernel import NO_ENTRY
+
+        instructions = executions * self._lengths[blocks]
+        is_new = self._entries[blocks] == NO_ENTRY
+        totals = self._totals.copy()
+        np.add.at(totals, self._entries[blocks[~is_new]], instructions[~is_new])
+        addresses, place = np.unique(self._addresses[blocks[is_new]], return_inverse=True)
+        sums = np.bincount(place, instructions[is_new]).astype(np.int64)
+        for one in np.argsort(-sums, kind="stable").tolist():
+            address = int(addresses[one])
+            entry = self._given.setdefault(address, int(totals.argmin()))
+            totals[entry] += sums[one]
+            self._entries[self._addresses == address] = entry
+
     def _add_blocks(self, facts: BlockFacts, n_blocks: int) -> None:
-        """Compute the signature entries of new blocks up to ``n_blocks``."""
-        n_before = len(self.entries)
+        """Find the transfers that new blocks up to ``n_blocks`` belong to, and their entries."""
+        n_before = len(self._entries)
         blocks = facts.blocks[n_before:n_blocks]
         last = (blocks["first_instruction"] + blocks["n_instructions"] - 1).astype(np.int64)
-        addresses = facts.instructions["pc"][last].astype(np.int64)
-        self.entries = np.concatenate([self.entries, entry_of(addresses, self.dimensions)])
-        self.lengths = np.concatenate([self.lengths, blocks["n_instructions"].astype(np.int64)])
-        self._addresses += addresses.tolist()
+        ends_at = facts.instructions["pc"][last].astype(np.int64)
+        self._addresses = np.concatenate([self._addresses, ends_at])
+        self._lengths = np.concatenate([self._lengths, blocks["n_instructions"].astype(np.int64)])
         self._places.update(zip(blocks["pc"].tolist(), range(n_before, n_blocks), strict=True))
         # A block cut short by its length, or ended by a system instruction, falls through into the next one.
         ends = blocks["terminator"]
         runs_on = np.flatnonzero((ends < OpClass.BRANCH) | (ends > OpClass.INDIRECT_CALL))
         open_ends, places = self._open_ends, self._places
         open_ends.update(zip((n_before + runs_on).tolist(), blocks["end_pc"][runs_on].tolist(), strict=True))
-        addresses_of_open = []
+        changed = set(range(n_before, n_blocks))
         for number in open_ends:
             at, steps = number, 0
             while at in open_ends and open_ends[at] in places and steps < len(open_ends):
                 at, steps = places[open_ends[at]], steps + 1
-            addresses_of_open.append(self._addresses[at])
-        if open_ends:
-            self.entries[[*open_ends]] = entry_of(np.array(addresses_of_open), self.dimensions)
+            if self._addresses[number] != self._addresses[at]:
+                self._addresses[number] = self._addresses[at]
+                changed.add(number)
+        self._entries = np.concatenate([self._entries, np.zeros(n_blocks - n_before, np.int64)])
+        mine = np.array(sorted(changed))
+        self._entries[mine] = self._entries_of(self._addresses[mine])
+
+    def _entries_of(self, addresses: NDArray[np.int64]) -> NDArray[np.int64]:
+        from measure.cycle_close.signature_kernel import NO_ENTRY
+
+        if not self._balanced:
+            return entry_of(addresses, self.dimensions)
+        return np.array([self._given.get(address, NO_ENTRY) for address in addresses.tolist()], np.int64)

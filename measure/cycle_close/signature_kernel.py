@@ -14,31 +14,43 @@ Doubles = NDArray[np.float64]
 _STRIDE = 8  # entries of a signature that are compared before it is looked at whether they are too far apart
 
 
+class Places(NamedTuple):
+    """Where each block counts. ``entries``, ``lengths``: of each block, the entry of a signature and its instructions;
+    `NO_ENTRY` until it is given one. ``totals``: (d,) instructions of each entry so far."""
+
+    entries: Longs
+    lengths: Longs
+    totals: Longs
+
+
+NO_ENTRY = -1
+
+
 @kernel
 def fill_signatures(
-    starts: NDArray[np.int64],
-    blocks: NDArray[np.uint32],
-    executions: NDArray[np.int64],
-    entries: NDArray[np.int64],
-    lengths: NDArray[np.int64],
-    out: NDArray[np.int64],
-) -> None:
-    """Add each block's instructions to the signature entry of the transfer that it belongs to.
-
-    ``entries``, ``lengths``: of each block; ``out``: (n, dimensions), zeros.
-    """
-    for row in range(len(out)):
-        add_signature(blocks[: starts[row + 1]], executions, entries, lengths, starts[row], out[row])
+    starts: NDArray[np.int64], blocks: NDArray[np.uint32], executions: Longs, places: Places, first: int, out: Longs
+) -> int:  # fmt: skip
+    """Add each block's instructions to the signature entry of the transfer that it belongs to, in the rows of ``out``,
+    (n, d), zeros, from ``first`` on. Returns the first row with blocks without an entry, n if there is none."""
+    for row in range(first, len(out)):
+        if not add_signature(blocks[: starts[row + 1]], executions, places, starts[row], out[row]):
+            return row
+    return len(out)
 
 
 @inline_kernel
-def add_signature(
-    blocks: NDArray[np.uint32], executions: Longs, entries: Longs, lengths: Longs, first: int, out: Longs
-) -> None:
-    """`fill_signatures` of one interval, whose entries begin at ``first`` and end with ``blocks``; ``out``: (d,)."""
+def add_signature(blocks: NDArray[np.uint32], executions: Longs, places: Places, first: int, out: Longs) -> bool:
+    """`fill_signatures` of one interval, whose blocks begin at ``first`` and end with ``blocks``; ``out``: (d,). False,
+    and nothing is done, if some have no entry."""
+    for place in range(first, len(blocks)):
+        if places.entries[blocks[place]] == NO_ENTRY:
+            return False
     for place in range(first, len(blocks)):
         block = blocks[place]
-        out[entries[block]] += executions[place] * lengths[block]
+        instructions = executions[place] * places.lengths[block]
+        out[places.entries[block]] += instructions
+        places.totals[places.entries[block]] += instructions
+    return True
 
 
 @kernel

@@ -18,6 +18,7 @@ from common.distinct import distinct
 from measure.built_in.machine import DESCRIBED
 from measure.cycle_close.rate_labels import RATE_LABELS
 from measure.cycle_close.rates import LEAST_PER_INSTRUCTION, Columns
+from measure.cycle_close.tracer import BY_DEFAULT
 from measure.report.elements import Step, bullets, data_link, paragraph, section, table, to_do
 from measure.report.page import csv_uri, plain_page
 from measure.report.traces import Line, Row, Strip, Style, TraceFigure, scripts
@@ -28,13 +29,12 @@ MOST_PHASES = 20
 MUCH_OFF_PERCENT = 10.0
 _SHOWN_OFF_PERCENT = 1.0
 ACCESSES = "accesses_per_1000_instructions"
-_OPTIONS: dict[str, tuple[str, object]] = {
-    "interval_instructions": ("--interval", 200_000), "threshold": ("--threshold", 0.25), "base": ("--base", "2L"),
-    "dimensions": ("--dimensions", 32), "entries": ("--entries", 1024), "when_full": ("--when-full", "oldest"),
-    "update": ("--update", "sample"), "predictor": ("--predictor", "rle-2"), "unsampled": ("--unsampled", "last"),
-    "wait_step": ("--wait-step", 0.2),
+_OPTIONS = {
+    "interval_instructions": "--interval", "threshold": "--threshold", "base": "--base", "dimensions": "--dimensions",
+    "signature": "--signature", "entries": "--entries", "when_full": "--when-full", "update": "--update",
+    "predictor": "--predictor", "unsampled": "--unsampled", "wait_step": "--wait-step",
 }  # fmt: skip
-"""Options of the command and their defaults, by the name of the setting; fractions are given in percent."""
+"""Options of the command by the name of the setting; fractions are given in percent."""
 
 
 def render_page(about: Mapping[str, Any], estimated: Columns, actual: Columns | None) -> str:
@@ -116,7 +116,15 @@ def _steps(about: Mapping[str, Any]) -> list[Step]:
             )
         )
     off = (validation["metrics"].get("cpi") or {}).get("deviation_percent") if validation else again
-    if off is not None and off > MUCH_OFF_PERCENT and not about["settings"]["roll_back"]:
+    if off is not None and off > MUCH_OFF_PERCENT and about["settings"]["signature"] == "hashed":
+        steps.append(
+            Step(
+                f"Estimates of CPI are {off:.0f}% off in the mean: loops of unlike code may have the same entry "
+                "of a hashed signature. Let each have its own:",
+                (_command(about, signature=BY_DEFAULT.signature, dimensions=BY_DEFAULT.dimensions),),
+            )
+        )
+    elif off is not None and off > MUCH_OFF_PERCENT and not about["settings"]["roll_back"]:
         steps.append(
             Step(
                 f"Estimates of CPI are {off:.0f}% off in the mean. Try to leave no phase unsampled, or to distinguish "
@@ -142,9 +150,9 @@ def _command(about: Mapping[str, Any], *more: str, **changed: object) -> str:
     words = ["measure", "cycleclose", *(["--machine", machine] if machine != DESCRIBED else [])]
     for one in about["machine_settings"]:
         words += ["--set", one]
-    for name, (option, default) in _OPTIONS.items():
+    for name, option in _OPTIONS.items():
         value = settings[name]
-        if value != default:
+        if value != getattr(BY_DEFAULT, name):
             words += [option, f"{100 * value:g}" if isinstance(value, float) else str(value)]
     if settings["warm_up"] == "queues":
         words += ["--warm-up", f"{settings['warm_references']},{settings['warm_branches']}"]

@@ -33,7 +33,7 @@ from measure.cycle_close.predictors import predictor_named
 from measure.cycle_close.reuse import WaitModel
 from measure.cycle_close.samples import Sample, Samples
 from measure.cycle_close.schedule import BADLY
-from measure.cycle_close.signature import StaticEventCounter
+from measure.cycle_close.signature import SignatureMaker, StaticEventCounter
 from measure.cycle_close.warmup import RecordQueue
 
 _RECORD = TraceSelection(blocks=True, addresses=True)
@@ -53,7 +53,7 @@ class Category(IntEnum):
 
 @dataclass(frozen=True)
 class Settings:
-    """How to trace. Defaults are the paper's where it gives them."""
+    """How to trace. Defaults are the paper's where it gives them; those of the command are `BY_DEFAULT`."""
 
     interval_instructions: int = 200_000
     dimensions: int = 32
@@ -70,6 +70,10 @@ class Settings:
     wait_step: float = 0.0  # largest distance in waiting for memory between samples of a phase; 0: code alone
     roll_back: bool = False  # do not predict: go back and simulate what was new
     everything: bool = False  # simulate all intervals: the full trace, against which others are compared
+    signature: Literal["balanced", "hashed"] = "hashed"  # which of its entries a branch adds to: see `SignatureMaker`
+
+
+BY_DEFAULT = Settings(warm_up="lines", wait_step=0.2, signature="balanced", dimensions=256)
 
 
 @dataclass(frozen=True)
@@ -143,7 +147,9 @@ class Tracer:
         self.table = table_for(settings)
         self._samples = samples_for(settings)
         predictor = predictor_named(settings.predictor)
-        self._phases = OnlinePhases(self.table, predictor, self._waits, self._samples, settings.wait_step)
+        self._phases = OnlinePhases(
+            self.table, signatures_for(settings), predictor, self._waits, self._samples, settings.wait_step
+        )
         self._static = StaticEventCounter()
         self._of_phase: dict[int, Sample] = {}  # the last sample of each phase
         self._features = IntervalFeatures()
@@ -376,6 +382,11 @@ def table_for(settings: Settings) -> SignatureTable:
         settings.dimensions, settings.threshold, settings.base, settings.entries, settings.update,
         settings.when_full,
     )  # fmt: skip
+
+
+def signatures_for(settings: Settings) -> SignatureMaker:
+    """What makes the signatures that go into `table_for`'s table."""
+    return SignatureMaker(settings.dimensions, settings.signature == "balanced")
 
 
 def samples_for(settings: Settings) -> Samples:

@@ -164,10 +164,10 @@ def cycleclose(
     from measure.cycle_close.command import trace_job
     from measure.cycle_close.job import Job, check_length, program_file
     from measure.cycle_close.rates import deviations
-    from measure.cycle_close.tracer import Settings
+    from measure.cycle_close.tracer import BY_DEFAULT, Settings
 
     try:
-        chosen = Settings(interval_instructions, **{"warm_up": "lines", "wait_step": 0.2, **settings})
+        chosen = replace(BY_DEFAULT, interval_instructions=interval_instructions, **settings)
     except TypeError as error:
         raise CampaignError(f"{error}: expected fields of {Settings.__module__}.Settings") from None
     machine_file = Path(machine) if machine is not None else built_in_machine()

@@ -390,9 +390,11 @@ def test_the_page_leaves_out_just_the_options_that_have_their_default() -> None:
     """Else the commands that it offers to copy would mean something else."""
     from measure.cycle_close.cli import cycleclose as declared
     from measure.cycle_close.trace_page import _OPTIONS
+    from measure.cycle_close.tracer import BY_DEFAULT
 
     defaults = {name: option.default for option in declared.params for name in option.opts}
-    for option, default in _OPTIONS.values():
+    for setting, option in _OPTIONS.items():
+        default = getattr(BY_DEFAULT, setting)
         given = 100 * default if isinstance(default, float) else default
         found = defaults[option]
         assert (parse_count(str(found)) if option == "--interval" else found) == given, option

@@ -23,8 +23,15 @@ from measure.cycle_close.reuse import WaitModel
 from measure.cycle_close.rollback import RollBackTracer
 from measure.cycle_close.samples import Sample, Samples, wait_bucket
 from measure.cycle_close.schedule import SampleSchedule
-from measure.cycle_close.signature import SignatureMaker
-from measure.cycle_close.tracer import Category, Interval, Settings, Tracer, profile_selection
+from measure.cycle_close.tracer import (
+    BY_DEFAULT,
+    Category,
+    Interval,
+    Settings,
+    Tracer,
+    profile_selection,
+    signatures_for,
+)
 from tests.measure.cycle_close.online_naive import NaiveCover, NaivePredictor, NaiveSchedule, NaiveTable
 
 ROOT = Path(__file__).parents[3]
@@ -44,7 +51,7 @@ int main(void) { long s = 1; long n = 3000;
   }
   printf("%ld\\n", s); return 0; }
 """
-SHORT = Settings(2_000, warm_up="lines", wait_step=0.2, threshold=0.1)
+SHORT = replace(BY_DEFAULT, interval_instructions=2_000, threshold=0.1)
 WAYS = {
     "default": SHORT,
     "mean": replace(SHORT, update="mean", base="L"),
@@ -92,7 +99,7 @@ def test_phases_are_those_of_the_naive_twins(program: Path, machine: str, ways: 
     table = NaiveTable(ways.threshold, ways.base, ways.entries, ways.update, ways.when_full)
     predictor, schedule, cover = NaivePredictor(runs, 4096), NaiveSchedule(), NaiveCover(ways.threshold, ways.base)
     uncovered, n_for_code = None, 0
-    waits, maker = WaitModel(core_config), SignatureMaker(ways.dimensions)
+    waits, maker = WaitModel(core_config), signatures_for(ways)
     with Machine(program, background=False) as guest:
         guest.observe(profile_selection(ways, waits))
         for one in found:
@@ -138,7 +145,7 @@ def test_other_code_within_a_phase_is_sampled_where_it_begins(tmp_path: Path) ->
     """The schedule alone has made samples rare by then: the next one would come some hundred intervals later."""
     source = tmp_path / "mixed.c"
     source.write_text(MIXED)
-    ways = Settings(20_000, warm_up="lines", wait_step=0.2)
+    ways = replace(BY_DEFAULT, interval_instructions=20_000)
     program = build_program([source], ["-O1"]).elf_path
     found = trace(program, "strongarm", ways)
     assert {one.phase for one in found[:-1]} == {0}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pandas as pd
 from measure.cycle_close import trace_page
 from measure.cycle_close.sampling_check import SamplingResult, load_check
 from measure.cycle_close.sampling_check_page import render_check
+from measure.cycle_close.tracer import BY_DEFAULT
 from measure.explanation.page import render_page as explanation_page
 from measure.merging.merge_runs import Merged, merge_runs
 from measure.merging.page import render_page as merged_page
@@ -45,11 +47,7 @@ CYCLE_CLOSE: dict[str, Any] = {
     "seed": 7, "samples_per_phase": None, "complete": True, "intervals": INTERVALS, "instructions": 1000 * INTERVALS,
     "phases": 4, "share": {"simulated": 0.1, "matched": 0.8, "unsampled": 0.1}, "seconds": 0.5,
     "estimate": {"cycles": 2e5, "cpi": 1.5}, "sampled_again": {"intervals": 9, "cpi_off_percent": 30.0},
-    "settings": {
-        "interval_instructions": 1000, "threshold": 0.25, "base": "2L", "dimensions": 32, "entries": 1024,
-        "when_full": "oldest", "update": "sample", "predictor": "rle-2", "unsampled": "last", "warm_up": "lines",
-        "warm_references": 50_000, "warm_branches": 50_000, "wait_step": 0.2, "roll_back": False,
-    },
+    "settings": asdict(replace(BY_DEFAULT, interval_instructions=1000)),
 }  # fmt: skip
 """What summary.json of `measure cycleclose` has."""
 

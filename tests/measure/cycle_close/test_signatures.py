@@ -1,0 +1,134 @@
+"""Balanced signatures: against a naive twin, and on a program of more loops than a hashed signature has entries."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from emulator.events import BlockFacts, OpClass
+from emulator.execution.intervals import Intervals
+from emulator.machine import Machine
+from emulator.timing.inorder import InOrderCore
+from emulator.timing.machine_file import load_machine
+from instrumenter.building.program_build import build_program
+from measure.cycle_close.rerun import trace_in_two_runs
+from measure.cycle_close.rollback import RollBackTracer
+from measure.cycle_close.signature import SignatureMaker
+from measure.cycle_close.tracer import BY_DEFAULT, Interval, Settings, Tracer
+
+DESKTOP = load_machine(Path(__file__).parents[3] / "configs" / "machines" / "desktop.yaml")
+N_BLOCKS = 12
+RAN = st.dictionaries(st.integers(0, N_BLOCKS - 1), st.integers(1, 50), min_size=1)  # executions by block
+
+
+def facts_of(n_blocks: int) -> BlockFacts:
+    """Block k has 1 + k % 3 instructions, the last of them a branch of its own."""
+    facts = BlockFacts()
+    for number in range(n_blocks):
+        rows = [(16 * number + 4 * place, 4, int(OpClass.INT_ALU), 0, 0, 0, 0, 0, 0) for place in range(number % 3)]
+        facts.append([*rows, (16 * number + 12, 4, int(OpClass.BRANCH), 0, 0, 0, 0, 0, 0)], None)
+    return facts
+
+
+def intervals_of(series: list[dict[int, int]]) -> Intervals:
+    counted = [(block, times) for one in series for block, times in sorted(one.items())]
+    blocks, executions = np.array(counted, np.int64).reshape(-1, 2).T
+    starts = np.cumsum([0, *map(len, series)])
+    n = len(series)
+    return Intervals(np.arange(n), starts, blocks.astype(np.uint32), executions.copy(), np.zeros((n, 2), np.int64))
+
+
+def naive(series: list[dict[int, int]], dimensions: int) -> list[list[int]]:
+    """A branch that runs for the first time, the most frequent of its interval first, gets the entry with the fewest
+    instructions so far, its interval's included."""
+    totals, entries, signatures = [0] * dimensions, dict[int, int](), []
+    for one in series:
+        instructions = {block: times * (1 + block % 3) for block, times in one.items()}
+        for block in one:
+            if block in entries:
+                totals[entries[block]] += instructions[block]
+        for block in sorted(set(one) - set(entries), key=lambda block: (-instructions[block], block)):
+            entries[block] = totals.index(min(totals))
+            totals[entries[block]] += instructions[block]
+        signatures.append([0] * dimensions)
+        for block in one:
+            signatures[-1][entries[block]] += instructions[block]
+    return signatures
+
+
+@settings(max_examples=100, derandomize=True, deadline=None)
+@given(st.lists(RAN, min_size=1, max_size=8), st.integers(1, 14), st.integers(1, 8))
+def test_entries_are_those_of_the_naive_twin(series: list[dict[int, int]], dimensions: int, part: int) -> None:
+    maker, made = SignatureMaker(dimensions, balanced=True), []
+    for first in range(0, len(series), part):
+        mine = series[first : first + part]
+        known = max(block for one in series[: first + part] for block in one) + 1  # others are not discovered yet
+        made += maker.make(facts_of(known), intervals_of(mine)).tolist()
+    assert made == naive(series, dimensions)
+
+
+LOOPS = 36
+BODIES = (
+    "x ^= x << 13; x ^= x >> 7;",
+    "x = x * 48271 % 2147483646UL;",
+    "d += 1.0 / (2 * i + 1);",
+    "d += __builtin_sqrt(1.0 + i);",
+    "x = x * 3 + i;",
+    "d = 3.9 * d * (1 - d);",
+    "x += t[x >> 8 & 255]; t[i & 255] = x;",
+)
+
+
+@pytest.fixture(scope="module")
+def loops(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An executable of more loops, one after another, than a hashed signature has entries."""
+    functions = [
+        f"__attribute__((noinline)) static long f{k}(long n) {{ unsigned long x = {k + 3}; double d = .3;\n"
+        f"  for (long i = 0; i < n; i++) {{ {BODIES[k % len(BODIES)]} }} return x + (long)(d * 1e6); }}\n"
+        for k in range(LOOPS)
+    ]
+    calls = " ".join(f"s += f{k * 7 % LOOPS}(6000);" for k in range(LOOPS))
+    source = tmp_path_factory.mktemp("loops") / "loops.c"
+    source.write_text(
+        f"#include <stdio.h>\nstatic unsigned long t[256];\n{''.join(functions)}"
+        f'int main(void) {{ long s = 0; for (int r = 0; r < 3; r++) {{ {calls} }} printf("%ld\\n", s); return 0; }}\n'
+    )
+    return build_program([source], ["-O2"]).elf_path
+
+
+def trace(program: Path, how: str, ways: Settings) -> list[Interval]:
+    def machine() -> Machine:
+        return Machine(program, background=False)
+
+    core = InOrderCore(DESKTOP, 1)
+    if how == "two runs":
+        return trace_in_two_runs(machine, core, ways, 1)
+    with machine() as guest:
+        tracer = (
+            RollBackTracer(guest, core, ways)
+            if how == "roll back"
+            else Tracer(guest, core, replace(ways, everything=how == "full"), defer_estimates=how != "full")
+        )
+        return tracer.reestimated(list(tracer.intervals()))
+
+
+def cycles_each(intervals: list[Interval]) -> np.ndarray:
+    return np.array([one.events[0] for one in intervals])
+
+
+@pytest.mark.parametrize("how", ["predicted", "roll back", "two runs"])
+def test_loops_of_unlike_code_are_told_apart(loops: Path, how: str) -> None:
+    """Of more loops than entries two have the same entry: hashed, they are one phase, and cost what either costs."""
+    ways = replace(BY_DEFAULT, interval_instructions=4_000)
+    truth = cycles_each(trace(loops, "full", ways))
+    balanced, hashed = (
+        np.abs(cycles_each(trace(loops, how, one)) / truth - 1).mean()
+        for one in (ways, replace(ways, signature="hashed", dimensions=32))
+    )
+    assert balanced < 0.03
+    assert hashed > 0.2
