@@ -15,6 +15,7 @@ from emulator.execution.intervals import Intervals
 from emulator.machine import Machine
 from emulator.timing.inorder import InOrderCore
 from emulator.timing.machine_file import load_machine
+from experiments.cycle_close.loops import source_of
 from instrumenter.building.program_build import build_program
 from measure.cycle_close.rerun import trace_in_two_runs
 from measure.cycle_close.rollback import RollBackTracer
@@ -72,32 +73,11 @@ def test_entries_are_those_of_the_naive_twin(series: list[dict[int, int]], dimen
     assert made == naive(series, dimensions)
 
 
-LOOPS = 36
-BODIES = (
-    "x ^= x << 13; x ^= x >> 7;",
-    "x = x * 48271 % 2147483646UL;",
-    "d += 1.0 / (2 * i + 1);",
-    "d += __builtin_sqrt(1.0 + i);",
-    "x = x * 3 + i;",
-    "d = 3.9 * d * (1 - d);",
-    "x += t[x >> 8 & 255]; t[i & 255] = x;",
-)
-
-
 @pytest.fixture(scope="module")
 def loops(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An executable of more loops, one after another, than a hashed signature has entries."""
-    functions = [
-        f"__attribute__((noinline)) static long f{k}(long n) {{ unsigned long x = {k + 3}; double d = .3;\n"
-        f"  for (long i = 0; i < n; i++) {{ {BODIES[k % len(BODIES)]} }} return x + (long)(d * 1e6); }}\n"
-        for k in range(LOOPS)
-    ]
-    calls = " ".join(f"s += f{k * 7 % LOOPS}(6000);" for k in range(LOOPS))
     source = tmp_path_factory.mktemp("loops") / "loops.c"
-    source.write_text(
-        f"#include <stdio.h>\nstatic unsigned long t[256];\n{''.join(functions)}"
-        f'int main(void) {{ long s = 0; for (int r = 0; r < 3; r++) {{ {calls} }} printf("%ld\\n", s); return 0; }}\n'
-    )
+    source.write_text(source_of(range(36), 6_000, 3))
     return build_program([source], ["-O2"]).elf_path
 
 
