@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -70,12 +70,14 @@ class Request:
 @dataclass(frozen=True)
 class Searched:
     """A search that has ended and written its ``files``; ``steps``: what to do next; ``exit_status``: that of an
-    interruption, 1 if the time limit ended it before any group was measured, or 0."""
+    interruption, 1 if the time limit ended it before any group was measured, or 0. ``kept``: the directory, where a
+    search without any verdict leaves the files of an earlier one as they are."""
 
     outcome: PartitionResult
     files: tuple[Path, ...]
     steps: tuple[Step, ...]
     exit_status: int
+    kept: Path | None = None
 
 
 def run_partition(request: Request, console: Console) -> int:
@@ -85,8 +87,12 @@ def run_partition(request: Request, console: Console) -> int:
     """
     searched = search_partition(request, console, command_age_seconds("measure"))
     _print_outcome(searched.outcome, console)
-    written = ", ".join(str(path) for path in searched.files)
-    console.print(f"Written: {written}", style="dim", soft_wrap=True)
+    if searched.kept is not None:
+        kept = f"Nothing was written: the files of an earlier search in {searched.kept} stay as they are."
+        console.print(kept, style="yellow", soft_wrap=True, markup=False)
+    else:
+        written = ", ".join(str(path) for path in searched.files)
+        console.print(f"Written: {written}", style="dim", soft_wrap=True)
     for step in searched.steps:
         console.print(step.text, markup=False)
         for command in step.commands:
@@ -97,7 +103,8 @@ def run_partition(request: Request, console: Console) -> int:
 def search_partition(request: Request, console: Console, spent_seconds: float = 0.0) -> Searched:
     """Search, and write page, summary and campaigns. Raises `MeasureError`. ``spent_seconds``: of the time limit.
 
-    Files are written whatever ends the search, a time limit included: they say what was validated.
+    Files are written whatever ends the search, a time limit included: they say what was validated. Only a search that
+    has no verdict at all replaces no files.
     """
     budget = Budget(60 * request.minutes if request.minutes else None, spent_seconds=spent_seconds)
     campaign, document = load_campaign(request.campaign, request.settings)
@@ -132,11 +139,14 @@ def search_partition(request: Request, console: Console, spent_seconds: float = 
         time_needed, minutes = setup.time_needed(found, budget)
     request = replace(request, minutes=minutes)  # for the next time
     outcome = _outcome(found, campaign, settings, hardware, setup.runs_made, shortfall, time_needed)
+    exit_status = 1 if failed else session.exit_status
+    if found.is_empty and (directory / "partition.json").exists():
+        return Searched(outcome, (), next_steps(outcome, _next_commands(request, outcome, ())), exit_status, directory)
     write_text_atomically(directory / "partition.json", summary_text(outcome))
     files = write_campaigns(outcome, campaign, document, directory)
     steps = next_steps(outcome, _next_commands(request, outcome, files))
     write_text_atomically(directory / "partition.html", render_page(outcome, steps))
-    return Searched(outcome, (directory / "partition.html", *files), steps, 1 if failed else session.exit_status)
+    return Searched(outcome, (directory / "partition.html", *files), steps, exit_status)
 
 
 def _command_again(request: Request) -> str:
@@ -220,7 +230,8 @@ class _SearchSetup:
 
         with Status(self._console, describe) as status:
             session = Session(
-                len(names), self._prepare, budget, seed=self._campaign.seed, exact=self._request.exact,
+                len(names), lambda: self._prepare(session.hold_limit), budget, seed=self._campaign.seed,
+                exact=self._request.exact,
                 width=max(1, -(-self._at_once // min(FIRST_REPLICATES, self._settings.most_replicates))),
                 changed=changed, tell=lambda text: self._console.print(text, style="yellow", markup=False),
                 names=lambda group: ", ".join(names[metric] for metric in sorted(group)),
@@ -228,17 +239,23 @@ class _SearchSetup:
             session.run()
         return session
 
-    def _prepare(self) -> SessionOracles:
-        """Make the oracles and build what the baselines need; other programs are built when they are tested."""
+    def _prepare(self, building: Callable[[], None]) -> SessionOracles:
+        """Make the oracles and build what the baselines need, after a call of ``building`` if a program is missing;
+        other programs are built when they are tested."""
         request, memory = self._request, self._request.memory or default_path()
         first_use = Preparation(self._workers, request.target, self._campaign)
+
+        def begin(lacks_library: bool) -> None:
+            building()
+            first_use.begin(lacks_library)
+
         oracles: list[Oracle] = []
         earlier_verdicts: list[dict[Group, Verdict]] = []
         for round_ in (0, VALIDATION):
             oracle = CampaignOracle(
                 self._campaign, self._document, self._store, self._settings, round_=round_,
                 workers=self._workers, target=request.target,
-                notify=lambda message: self._console.print(message, style="dim"), begin=first_use.begin,
+                notify=lambda message: self._console.print(message, style="dim"), begin=begin,
             )  # fmt: skip
             self._oracles.append(oracle)
             self._memories.append(Memory(memory, oracle.context(), oracle.definitions))
@@ -254,8 +271,8 @@ class _SearchSetup:
             return VALIDATION_MARGIN * seconds
 
         return SessionOracles(
-            oracles[0], oracles[1], earlier_verdicts[0], validation_seconds, self._memories[0].put,
-            search.judge_unfinished,
+            oracles[0], oracles[1], earlier_verdicts[0], earlier_verdicts[VALIDATION], validation_seconds,
+            self._memories[0].put, search.judge_unfinished,
         )  # fmt: skip
 
     def shortfall(self, budget: Budget) -> tuple[str, float | None]:
