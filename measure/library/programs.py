@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from measure.arguments import check_number
 from measure.errors import CampaignError, MeasureError
 from measure.library.progress import console_for
 
@@ -144,7 +145,8 @@ def cycleclose(
     description, by default that of the desktop.yaml that `measure init` writes; ``interval_instructions``: length of an
     interval; ``stdin``: file that the program reads as standard input; ``seed``: of the machine's random choices;
     ``samples_per_phase``: more than 0 runs the program twice, phases first; ``validate``: simulate everything, too, and
-    tell the deviation; ``settings``: fields of `measure.cycle_close.tracer.Settings`, by default those of the command.
+    tell the deviation; ``settings``: fields of `measure.cycle_close.tracer.Settings`, by default those of the command,
+    but fractions where it has percent: ``threshold=0.25``, ``wait_step=0.2``.
 
     Writes nothing. Raises `CampaignError` for bad input, and `MeasureError` where nothing was executed or the program
     failed before one interval was over; where it failed later, `CycleCloseTrace.ending` says why.
@@ -164,12 +166,15 @@ def cycleclose(
     from measure.cycle_close.command import trace_job
     from measure.cycle_close.job import Job, check_length, program_file
     from measure.cycle_close.rates import deviations
+    from measure.cycle_close.settings_check import check_settings
     from measure.cycle_close.tracer import Settings
 
     try:
         chosen = Settings(interval_instructions, **{"warm_up": "lines", "wait_step": 0.2, **settings})
     except TypeError as error:
         raise CampaignError(f"{error}: expected fields of {Settings.__module__}.Settings") from None
+    check_settings(chosen)
+    check_number("samples_per_phase", samples_per_phase, least=0, whole=True, what="samples")
     machine_file = Path(machine) if machine is not None else built_in_machine()
     job = Job(Path(program), tuple(map(str, arguments)), machine_file, _path(stdin), seed, samples_per_phase)
     try:

@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
+from measure.arguments import check_number, check_word
 from measure.campaign.advice import shown_path
 from measure.campaign.campaign_file import load_campaign
 from measure.campaign.executor import Workers
@@ -49,7 +50,7 @@ VALIDATION_MARGIN = 1.5  # factor over the time of the search's own tests: other
 
 @dataclass(frozen=True)
 class Request:
-    """The command's options; see their help."""
+    """The command's options; see their help. Raises `ArgumentError` for those out of range."""
 
     campaign: Path
     out: Path | None = None
@@ -65,6 +66,15 @@ class Request:
     memory: Path | None = None
     target: str = "emulated"
     settings: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_word("accept", self.accept, get_args(Accept))
+        check_word("target", self.target, ("emulated", "fake"))
+        if self.minutes is not None:
+            check_number("minutes", self.minutes, above=0)
+        for name, least in (("counters", 1), ("most_replicates", 2)):
+            if (value := getattr(self, name)) is not None:
+                check_number(name, value, least=least, whole=True)
 
 
 @dataclass(frozen=True)

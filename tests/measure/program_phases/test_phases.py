@@ -120,7 +120,7 @@ def test_bisection_looks_where_the_score_is_short() -> None:
 def test_find_phases_refuses() -> None:
     points = np.zeros((3, 2))
     for change, message in (
-        ({"max_k": 0}, "got max_k = 0 and 5 seeds"),
+        ({"max_k": 0}, "got max_k = 0, expected at least 1"),
         ({"k": 0}, "got k = 0, expected at least 1"),
         ({"threshold": 1.5}, "got a threshold of 1.5, expected 0 to 1"),
         ({"search": "random"}, "got the search 'random', expected one of all, bisect"),
