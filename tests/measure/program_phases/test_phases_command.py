@@ -175,6 +175,9 @@ def test_a_program_that_fails_is_said_to(traced: Path, tmp_path: Path) -> None:
     assert "exit status 3" in result.output
     assert "no file of yours" not in result.output
     assert (tmp_path / "two.simpoints").exists()
+    good = measure("--interval", "20k", "--out", tmp_path, "--exit-status", "3", traced / "two.c", "argument")
+    assert good.exit_code == 0, good.output
+    assert "ended badly" not in good.output
 
 
 def test_a_program_that_misses_its_file_is_told_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
