@@ -45,9 +45,9 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "two.c").write_text(TWO_PHASES)
     result = measure("--interval", "20k", "--machine", MACHINE, "--out", folder / "out", folder / "two.c")
     assert result.exit_code == 0, result.output
-    assert "Whole program by (error); intervals cut out of full simulation, warm" in result.output
-    assert "Simulation points by warm-up (error)" in result.output
-    assert "Mean over intervals (standard deviation in percent of it)" in result.output
+    assert "Rates of totals by (error); intervals cut out of full simulation, warm" in result.output
+    assert "Rates of the points' totals by warm-up (error)" in result.output
+    assert "Mean of the intervals' own rates (standard deviation in percent of it)" in result.output
     return folder
 
 
