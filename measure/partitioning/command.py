@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from measure.arguments import check_number, check_word
-from measure.campaign.advice import shown_path
+from measure.campaign.advice import shown_path, words_of_campaign
 from measure.campaign.campaign_file import load_campaign
 from measure.campaign.executor import Workers
 from measure.campaign.first_use import Preparation
@@ -289,9 +289,10 @@ class _SearchSetup:
         """Why ``budget`` was too short to measure anything, and how many minutes it must be, as far as is known."""
         begun = [oracle for oracle in self._oracles if oracle.running_seconds]
         if not begun:
+            words = words_of_campaign(str(self._request.campaign), self._request.settings)
             return (
                 f"No group was measured in {budget.name}: building the programs took all of it. What was built is kept;"
-                f" `measure run {shown_path(str(self._request.campaign))} --dry-run` says how long the runs take."
+                f" `measure run --dry-run {words}` says how long the runs take."
             ), self._request.minutes
         runs, seconds, at_least = begun[0].first_runs()
         before = max(0.0, budget.elapsed_seconds - begun[0].running_seconds)
@@ -364,9 +365,8 @@ def _next_commands(request: Request, outcome: PartitionResult, campaigns: Sequen
         results = " ".join(shlex.quote(f"results/{outcome.name}-{path.stem}") for path in campaigns)
         merge = f"measure merge {results} --out merged.parquet"
     if len(outcome.hardware) == 1:  # with more, the campaign cannot be run as it is
-        settings = "".join(f" --set {shlex.quote(one)}" for one in request.settings)
         explain = [
-            f"measure run {shown_path(str(request.campaign))}{settings}",
+            f"measure run {words_of_campaign(str(request.campaign), request.settings)}",
             f"measure explain {shlex.quote(f'results/{outcome.name}')}",
         ]
     return NextCommands(_command_again(request), tuple(runs), merge, tuple(explain))
