@@ -47,7 +47,9 @@ def read_layers(path: Path, error: type[Exception], settings: Sequence[str] = ()
         _merge(data, places, own, layer, (), rank - len(layers))
     for number, text in enumerate(settings, start=1):
         _apply(parse_setting(text, error), data, places, number, error)
-    return YamlDocument.of_data(data, places, path, error)
+    document = YamlDocument.of_data(data, places, path, error)
+    document.settings = tuple(settings)
+    return document
 
 
 def parse_setting(text: str, error: type[Exception]) -> Setting:

@@ -59,11 +59,14 @@ class Place(NamedTuple):
 
 class YamlDocument:
     """A parsed YAML text: ``data``, a mapping, and ``places``, the place of each key and list item by their path.
+    ``settings``: of a command line, each ``KEY=VALUE``, that ``data`` has on top of the text.
 
     ``path``: the file's name in messages; ``error``: class of all exceptions raised, which takes a message. Raises
     ``error`` for text that is not YAML or no mapping, and for cyclic aliases, aliases that expand without end, keys
     given twice, and keys that are no scalars.
     """
+
+    settings: tuple[str, ...] = ()
 
     def __init__(self, text: str, path: Path | str, error: type[Exception]) -> None:
         self.path = Path(path)

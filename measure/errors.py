@@ -15,6 +15,10 @@ class CampaignError(MeasureError):
     exit_status = 2
 
 
+class ArgumentError(CampaignError, ValueError):
+    """An argument of a library call, or an option of a command, is not one of those that are allowed."""
+
+
 class StoreError(MeasureError):
     """Results cannot be written, read, or belong to something else."""
 

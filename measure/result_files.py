@@ -12,6 +12,8 @@ from typing import Any
 from common.atomic_files import filling
 from measure.errors import CampaignError, StoreError
 
+TRACES = "traces"
+"""The folder, in a directory of results, where a store keeps runs (`measure.campaign.store`)."""
 _MADE_BY = {"perturbation-cycleclose": "measure cycleclose", "perturbation-phases": "measure phases"}
 """By the format in a summary.json, without its version, the command that writes it."""
 
@@ -19,16 +21,18 @@ _MADE_BY = {"perturbation-cycleclose": "measure cycleclose", "perturbation-phase
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """Let ``write`` fill a file that becomes ``path`` when it is whole and on the disk.
 
-    Raises `StoreError` when the disk is full or not writable; nothing is left behind then.
+    Raises `StoreError` when the disk is full or not writable; nothing is left behind then. Only where a store keeps
+    runs beside the file, or in its folder, does the message say that these stay.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with filling(path) as part:
             write(part)
     except OSError as error:
+        kept = any((folder / TRACES).is_dir() for folder in path.parents[:2])
         raise StoreError(
             f"{path} cannot be written: {error.strerror or error}; make room or choose another place with --out, and "
-            "start again: what is finished stays"
+            f"start again{': the runs that are finished stay where they are' if kept else ''}"
         ) from error
 
 

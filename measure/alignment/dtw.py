@@ -127,10 +127,10 @@ def align_normalised(
     """As `align`, for channels ``(c, n)`` and ``(c, m)`` that `normalised_channels` prepared; ``widen``: paths may
     leave the ``band``."""
     n, m = reference.shape[1], other.shape[1]
-    if step_penalty < 0 or (band is not None and not 0 < band <= 1):
-        raise AlignmentError(
-            f"step_penalty {step_penalty}, band {band}: expected a penalty of at least 0 and a band in (0, 1]"
-        )
+    if not step_penalty >= 0:
+        raise AlignmentError(f"step_penalty: got {step_penalty}, expected a number of at least 0")
+    if band is not None and not 0 < band <= 1:
+        raise AlignmentError(f"band: got {band}, expected a fraction of the longer trace, more than 0 and at most 1")
     if method == "auto":
         method = _automatic_method(n, m, band)
     if method == "band":

@@ -29,10 +29,11 @@ class AlignmentSetting:
     band: float = DEFAULT_BAND
 
     def __post_init__(self) -> None:
-        if not (self.step_penalty >= 0 and 0 < self.band <= 1):
+        if not self.step_penalty >= 0:
+            raise AlignmentError(f"step_penalty: got {self.step_penalty}, expected a number of at least 0")
+        if not 0 < self.band <= 1:
             raise AlignmentError(
-                f"step_penalty {self.step_penalty}, band {self.band}: expected a penalty of at least 0 and a band in "
-                "(0, 1]"
+                f"band: got {self.band}, expected a fraction of the longer trace, more than 0 and at most 1"
             )
 
     def align(

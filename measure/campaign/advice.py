@@ -48,14 +48,14 @@ class Counted:
 
 
 def advice(
-    variants: Sequence[VariantReport], counted: Mapping[str, Counted], campaign: Campaign, campaign_file: str
+    variants: Sequence[VariantReport], counted: Mapping[str, Counted], campaign: Campaign, campaign_words: str
 ) -> list[str]:
     """Sentences for the smallest perturbed or changed variants: the metrics behind it, then the command; empty without.
 
     A variant that adds metrics to such a one is left out, since the smaller one is more specific.
-    ``counted``: by variant; ``campaign_file``: path of the campaign file, empty if unknown. On the host, only runs as
-    they are can be made. In a campaign that is a partition already (`_is_partition`), the search for one would say
-    again what its file says: there the broken group is split.
+    ``counted``: by variant; ``campaign_words``: see `words_of_campaign`. On the host, only runs as they are can be
+    made. In a campaign that is a partition already (`_is_partition`), the search for one would say again what its file
+    says: there the broken group is split.
     """
     all_perturbed = [variant for variant in variants if variant.verdict in BROKEN]
     perturbed = _smallest(all_perturbed)
@@ -72,32 +72,32 @@ def advice(
         split = ""
         if any(len(variant.software_metrics) > 1 for variant in all_perturbed) and not _is_partition(campaign):
             split = (
-                f"; `measure partition {shown_path(campaign_file)}{_anew(campaign)}` looks for the fewest sets of "
+                f"; `measure partition {campaign_words}{_anew(campaign)}` looks for the fewest sets of "
                 "these metrics that are each shown to change no relation by more than delta"
             )
         sentences.append(
             f"Next: `measure explain`, given the directory of these results, says why and tries remedies{split}."
         )
     if _is_partition(campaign):
-        sentences += _split_groups(perturbed, counted, campaign, campaign_file)
+        sentences += _split_groups(perturbed, counted, campaign, campaign_words)
     for variant in perturbed:
         if len(variant.software_metrics) == 1:
             sentences.append(
                 f"{variant.name} collects one metric only, which cannot be split: count a rarer event, or fewer places "
-                f"of this one (`function:`, `file:`, `line:`); `measure run --counts {shown_path(campaign_file)}` "
+                f"of this one (`function:`, `file:`, `line:`); `measure run --counts {campaign_words}` "
                 "shows how often each happens."
             )
     return sentences
 
 
 def more_runs(
-    variants: Sequence[VariantReport], campaign: Campaign, campaign_file: str, looks: int, missing: bool = False,
+    variants: Sequence[VariantReport], campaign: Campaign, campaign_words: str, looks: int, missing: bool = False,
     run_seconds: float = 0.0, controls: Controls | None = None,
 ) -> list[str]:  # fmt: skip
     """The command that would probably settle the inconclusive variants, or else show the size of changes, and the one
     after ``controls`` that failed, in a sentence each; empty without one.
 
-    ``campaign_file``: its path, empty if unknown; ``looks``: at the results so far. While fewer than planned, runs are
+    ``campaign_words``: see `words_of_campaign`; ``looks``: at the results so far. While fewer than planned, runs are
     added to those that there are; else they make a new campaign, with another seed, as no chance of a false alarm is
     left for these. ``missing``: some runs of the plan are still to be made, which comes before any other.
     ``run_seconds``: of one run, while others run on the other processors; 0 if unknown.
@@ -111,21 +111,21 @@ def more_runs(
         {name: one for name, one in found.items() if one.affordable} for found in (needed, changed)
     )  # fmt: skip
     if controls and any(one.verdict == "perturbed" for one in controls.null):
-        how = _with_more(0, campaign, campaign_file, campaign.looks, run_seconds)
+        how = _with_more(0, campaign, campaign_words, campaign.looks, run_seconds)
         sentences.append(f"Next: whether the null control is perturbed by chance shows in other runs: {how}.")
     overlooks = controls is not None and controls.injection is not None and not controls.found
     if overlooks:
         more = max(campaign.baselines, *(one.extra for one in needed.values()), 0)
-        how = _with_more(more, campaign, campaign_file, looks, run_seconds)
+        how = _with_more(more, campaign, campaign_words, looks, run_seconds)
         sentences.append(f"Next: with twice the runs, or more, the positive control may be found: {how}.")
     elif needed or hopeless:
         metric = _behind_all_open([variant for variant in variants if variant.name in (*needed, *hopeless)])
         if metric and len(campaign.hardware_metrics) > 2:
-            how = _without(metric, campaign, campaign_file, run_seconds)
+            how = _without(metric, campaign, campaign_words, run_seconds)
             sentences.append(f"Next: without {metric}, which every open pair involves, nothing may be open: {how}.")
         if needed:
             most = max(needed.values(), key=lambda one: one.extra)
-            how = _with_more(most.extra, campaign, campaign_file, looks, run_seconds)
+            how = _with_more(most.extra, campaign, campaign_words, looks, run_seconds)
             sentences.append(
                 f"Next: more runs would probably settle {_named(needed)}: {how}. {most.extra:,} more of each is a "
                 f"forecast ({most.range_text})."
@@ -134,11 +134,11 @@ def more_runs(
             sentences.append(
                 f"Next: no reasonable number of further runs settles {_named(hopeless)}. A campaign with fewer "
                 f"hardware metrics, a longer program, longer records or a larger delta may: `measure run --dry-run "
-                f"{shown_path(campaign_file)}`, with such changes by --set, says what it would find."
+                f"{campaign_words}`, with such changes by --set, says what it would find."
             )
     elif changed:
         most = max(changed.values(), key=lambda one: one.extra)
-        how = _with_more(most.extra, campaign, campaign_file, looks, run_seconds)
+        how = _with_more(most.extra, campaign, campaign_words, looks, run_seconds)
         sentences.append(
             f"Next: more runs would probably show whether the change of {', '.join(changed)} exceeds delta: {how}. "
             f"{most.extra:,} more of each is a forecast ({most.range_text})."
@@ -161,7 +161,7 @@ def _anew(campaign: Campaign) -> str:
 
 
 def _split_groups(
-    broken: Sequence[VariantReport], counted: Mapping[str, Counted], campaign: Campaign, campaign_file: str
+    broken: Sequence[VariantReport], counted: Mapping[str, Counted], campaign: Campaign, campaign_words: str
 ) -> list[str]:
     """The command for a new campaign in which each ``broken`` group of several metrics is split and the others stay, in
     a sentence; empty without such a group.
@@ -186,7 +186,7 @@ def _split_groups(
     if not split:
         return []
     setting = f"variants={yaml.safe_dump(groups, default_flow_style=True, sort_keys=False, width=math.inf).strip()}"
-    command = f"measure run {shown_path(campaign_file)} --set {shlex.quote(setting)}"
+    command = f"measure run {campaign_words} --set {shlex.quote(setting)}"
     larger = campaign.model_copy(update={"variants": groups})
     how = _new_campaign(command, campaign, planned_runs(larger), 0.0, f"split{campaign.seed + 1}")
     own = "a variant of its own" if len(apart) == 1 else "variants of their own"
@@ -204,7 +204,7 @@ def _unused(name: str, taken: Collection[str]) -> str:
 
 
 def even_records(
-    campaign: Campaign, runs: Sequence[Run], campaign_file: str, run_seconds: float = 0.0
+    campaign: Campaign, runs: Sequence[Run], campaign_words: str, run_seconds: float = 0.0
 ) -> list[str]:  # fmt: skip
     """The command for a new campaign with even records, in a sentence; empty where those of ``runs`` are even. The
     other arguments are as for `more_runs`.
@@ -219,7 +219,7 @@ def even_records(
     if INSTRUCTIONS in campaign.hardware_metrics:
         metrics = [CYCLES if one == INSTRUCTIONS else one for one in campaign.hardware_metrics]
         settings.append(_hardware_metrics(dict.fromkeys(metrics)))
-    command = " ".join([f"measure run {shown_path(campaign_file)}", *(f"--set {shlex.quote(one)}" for one in settings)])
+    command = " ".join([f"measure run {campaign_words}", *(f"--set {shlex.quote(one)}" for one in settings)])
     how = _new_campaign(command, campaign, planned_runs(campaign), run_seconds, "instructions")
     return [f"Next: records of {every} are even, so that verdicts rest on relations of metrics alone: {how}."]
 
@@ -256,19 +256,19 @@ def _behind_all_open(variants: Sequence[VariantReport]) -> str:
     return metrics.pop() if len(metrics) == 1 else ""
 
 
-def _without(metric: str, campaign: Campaign, campaign_file: str, run_seconds: float) -> str:
+def _without(metric: str, campaign: Campaign, campaign_words: str, run_seconds: float) -> str:
     """The command for a new campaign that leaves a hardware ``metric`` out, and what it makes."""
     setting = shlex.quote(_hardware_metrics(one for one in campaign.hardware_metrics if one != metric))
-    command = f"measure run {shown_path(campaign_file)} --set {setting}"
+    command = f"measure run {campaign_words} --set {setting}"
     return _new_campaign(command, campaign, planned_runs(campaign), run_seconds, f"without-{metric}")
 
 
-def _with_more(more: int, campaign: Campaign, campaign_file: str, looks: int, run_seconds: float) -> str:
+def _with_more(more: int, campaign: Campaign, campaign_words: str, looks: int, run_seconds: float) -> str:
     """The command that makes ``more`` baselines and replicates than ``campaign`` has, what it makes, and why so."""
     larger = {"baselines": campaign.baselines + more, "replicates": campaign.replicates + more} if more else {}
     runs = planned_runs(campaign.model_copy(update=larger))
     settings = "".join(f" --set {key}={value}" for key, value in larger.items())
-    command = f"measure run {shown_path(campaign_file)}{settings}"
+    command = f"measure run {campaign_words}{settings}"
     if looks < campaign.looks:
         price = _price(runs - planned_runs(campaign), run_seconds)
         return f"`{command}` adds {price} to these, as look {looks + 1} of {campaign.looks} that are planned"
@@ -340,6 +340,11 @@ def _metrics_behind(variant: VariantReport, variants: Sequence[VariantReport], c
             "moved; more baselines and replicates, each in a code layout of its own, show whether it stays."
         )
     return sentences
+
+
+def words_of_campaign(path: str, settings: Sequence[str] = ()) -> str:
+    """The campaign file, empty if unknown, and the ``settings`` that it is run with, as a command line has them."""
+    return shown_path(path) + "".join(f" --set {shlex.quote(one)}" for one in settings)
 
 
 def shown_path(path: str) -> str:

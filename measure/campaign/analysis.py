@@ -49,7 +49,7 @@ def analyse(
         why = (
             f"; the first that failed: {failed.reason}"
             if failed is not None
-            else f". `measure run {shown_path(plan.campaign_file)}` makes them"
+            else f". `measure run {plan.campaign_words}` makes them"
             if not outcome.runs
             else ""
         )
@@ -117,7 +117,7 @@ def with_explanation(
     """
     if not explained:
         return data
-    given = advice(data.variants, _counted(plan, outcome), plan.campaign, plan.campaign_file)
+    given = advice(data.variants, _counted(plan, outcome), plan.campaign, plan.campaign_words)
     missing = [one.name for one in data.variants if one.verdict in BROKEN and one.name not in explained]
     of_explained = tuple(f"{name}: " for name in explained)
     old = [sentence for sentence in given if not missing or sentence.startswith(of_explained)]
@@ -221,9 +221,9 @@ def _findings(
     controls: Controls | None,
 ) -> tuple[str, ...]:  # fmt: skip
     """Sentences, the gravest first, each with the next step."""
-    file, shown, on_host = plan.campaign_file, shown_path(plan.campaign_file), plan.campaign.host is not None
+    shown, given, on_host = shown_path(plan.campaign_file), plan.campaign_words, plan.campaign.host is not None
     run_seconds = float(np.mean([run.seconds for run in outcome.runs])) / (1 if on_host else os.cpu_count() or 1)
-    sentences = even_records(plan.campaign, outcome.runs, file, run_seconds)
+    sentences = even_records(plan.campaign, outcome.runs, given, run_seconds)
     more = not sentences  # runs with uneven records would say as little
     if not plan.campaign.variant_sets():
         sentences.append(
@@ -232,7 +232,7 @@ def _findings(
         )
     if any(one.kind == "software" and one.problem == "no events" for one in uninformative):
         sentences.append(
-            f"Next: `measure run --counts {shown}` shows where the metrics without events "
+            f"Next: `measure run --counts {given}` shows where the metrics without events "
             "would count: give the program an input that gets there, or take them out."
         )
     for verdict in VERDICTS:
@@ -242,11 +242,11 @@ def _findings(
                     continue
                 sentences += [f"{variant.heading(perturbation)}: {text}" for text in perturbation.findings]
         if verdict == "changed":
-            sentences += advice(variants, _counted(plan, outcome), plan.campaign, file)
+            sentences += advice(variants, _counted(plan, outcome), plan.campaign, given)
             looks = len(plan.history.looks) if plan.history else 1
             missing = len(outcome.runs) < len(plan.specs)
             if more:
-                sentences += more_runs(variants, plan.campaign, file, looks, missing, run_seconds, controls)
+                sentences += more_runs(variants, plan.campaign, given, looks, missing, run_seconds, controls)
     sentences += [f"A run of {failure.spec.variant} failed: {failure.reason}" for failure in outcome.failures[:3]]
     if plan.campaign.host is not None:
         sentences += disturbances(outcome.runs)

@@ -39,7 +39,7 @@ class Plan:
 
     ``keys``: `content_keys` of the specs; ``builds``: by variant, one per code layout in use; ``campaign_file``: path
     of the campaign file, empty if unknown; ``history``: its design and the looks at its results, None for plans of
-    earlier versions.
+    earlier versions; ``settings``: changes of the file's values by ``--set``, each ``KEY=VALUE``.
     """
 
     campaign: Campaign
@@ -50,6 +50,14 @@ class Plan:
     builds: dict[str, tuple[BuildFacts, ...]]
     campaign_file: str = ""
     history: History | None = None
+    settings: tuple[str, ...] = ()
+
+    @property
+    def campaign_words(self) -> str:
+        """The campaign file and the settings that it was run with, as a command line has them."""
+        from measure.campaign.advice import words_of_campaign
+
+        return words_of_campaign(self.campaign_file, self.settings)
 
 
 def content_keys(specs: Iterable[RunSpec]) -> tuple[str, ...]:
@@ -200,7 +208,7 @@ def make_plan(
     facts = builds.facts()
     history = first_look(campaign, machine_text, keys, facts)
     path = str(document.path.resolve())
-    return Plan(campaign, machine_text, clock_hz, ordered, keys, facts, path, history)
+    return Plan(campaign, machine_text, clock_hz, ordered, keys, facts, path, history, document.settings)
 
 
 def _noise_runs(specs: Sequence[RunSpec], count: int) -> list[RunSpec]:

@@ -30,6 +30,7 @@ def save_plan(plan: Plan, directory: Path) -> None:
         {
             "format": _FORMATS[-1],
             "campaign_file": plan.campaign_file,
+            "settings": list(plan.settings),
             "history": None if plan.history is None else asdict(plan.history),
             "campaign": plan.campaign.model_dump(mode="json"),
             "machine_text": plan.machine_text,
@@ -78,6 +79,7 @@ def load_plan(directory: Path) -> Plan:
             },
             saved.get("campaign_file", ""),
             History.from_json(saved["history"]) if saved.get("history") else None,
+            tuple(saved.get("settings", ())),
         )
     except (ValueError, KeyError, TypeError, ValidationError) as error:
         raise CampaignError(

@@ -22,7 +22,7 @@ import numpy as np
 from common.atomic_files import remove_leftovers
 from measure.campaign.run_types import Run, RunSpec, Trace, standard_error
 from measure.errors import StoreError
-from measure.result_files import write_atomically
+from measure.result_files import TRACES, write_atomically
 
 _FORMATS = ("perturbation-trace-1", "perturbation-trace-2")
 LOCK_NAME, LEDGER_NAME = ".lock", "ledger.sqlite"
@@ -44,7 +44,7 @@ class Store:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         try:
-            (directory / "traces").mkdir(parents=True, exist_ok=True)
+            (directory / TRACES).mkdir(parents=True, exist_ok=True)
             self._lock = (directory / LOCK_NAME).open("w")
         except OSError as error:
             raise StoreError(f"{directory} cannot be used for results: {error.strerror}") from None
@@ -63,7 +63,7 @@ class Store:
             raise StoreError(
                 f"{directory / 'ledger.sqlite'} is damaged ({error}): delete it; the traces are kept"
             ) from None
-        remove_leftovers(directory / "traces")
+        remove_leftovers(directory / TRACES)
 
     def close(self) -> None:
         """Release the directory for other processes."""
@@ -78,7 +78,7 @@ class Store:
 
     def trace_path(self, key: str) -> Path:
         """Path of the trace of a run."""
-        return self.directory / "traces" / trace_name(key)
+        return self.directory / TRACES / trace_name(key)
 
     def save(self, key: str, run: Run) -> None:
         """Store a finished run."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from measure.arguments import check_number
 from measure.campaign.executor import Workers
 from measure.errors import CampaignError
 
@@ -17,8 +18,10 @@ if TYPE_CHECKING:
 def workers_on(scheduler: str | Client | None, workers: int | None, notify: Callable[[str], None]) -> Iterator[Workers]:
     """What makes the runs of a command: the cluster at ``scheduler``, or ``workers`` processes of this machine.
 
-    Raises as `measure.cluster.dask_workers.connect`; `CampaignError` for both at once.
+    Raises as `measure.cluster.dask_workers.connect`; `CampaignError` for both at once, `ArgumentError` for no workers.
     """
+    if workers is not None:
+        check_number("workers", workers, least=1, whole=True, what="runs at once")
     if scheduler is None:
         with Workers(workers) as own:
             yield own

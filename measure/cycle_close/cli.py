@@ -65,6 +65,8 @@ _PICTURES = (".png", ".svg", ".pdf", ".jpg", ".jpeg")
 @click.option("--validate", is_flag=True, help="Simulate everything, too, and show the deviation of the estimates.")
 @click.option("--picture", is_flag=True, help="Write the trace as a picture, DIR/trace.png, too.")
 @click.option("--stdin", type=click.Path(path_type=Path), metavar="FILE", help="The program's standard input.")
+@click.option("--exit-status", type=click.IntRange(0, 255), default=0, metavar="N",
+              help="The exit status with which the program ends when all is well. Default: 0.")  # fmt: skip
 @guest_options
 @click.option("--seed", default=1, show_default=True, metavar="N",
               help="Seed of page placement and random devices.")  # fmt: skip
@@ -94,6 +96,7 @@ def cycleclose(
     validate: bool,
     picture: bool,
     stdin: Path | None,
+    exit_status: int,
     guest: Guest,
     seed: int,
     gdb_port: int,
@@ -151,7 +154,7 @@ def cycleclose(
             "--gdb-port is for the key g while the trace is shown: in a terminal, and not with --twice"
         )
     directory = out or Path("results") / f"cycleclose-{program.stem}"
-    job = Job(program, arguments, machine, stdin, seed, samples or 0, guest, settings)
+    job = Job(program, arguments, machine, stdin, seed, samples or 0, guest, settings, exit_status)
     interrupted, ending = run_cycleclose(job, tracer_settings, directory, validate, console, gdb_port, picture)
     if interrupted:
         raise SystemExit(interrupted)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from emulator.guest_options import Guest, about_hidden_files, own_guest_path
+from measure.arguments import check_number
 from measure.errors import CampaignError, RunError
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ _LAST_BYTES = 400  # of a failed program's words on standard error
 class Job:
     """A program to trace; ``stdin``: host file; ``guest``: what it sees of the host. ``samples``: 0 to sample as phases
     are predicted, while the program runs; otherwise the program is run twice and each phase simulated so many times.
-    ``settings``: changes of the machine's description."""
+    ``settings``: changes of the machine's description; ``exit_status``: with which the program ends when all is well.
+    """
 
     program: Path
     arguments: tuple[str, ...]
@@ -36,10 +38,14 @@ class Job:
     samples: int = 0
     guest: Guest = field(default_factory=Guest)
     settings: tuple[str, ...] = ()
+    exit_status: int = 0
+
+    def __post_init__(self) -> None:
+        check_number("exit_status", self.exit_status, least=0, most=255, whole=True)
 
     @property
     def options(self) -> list[str]:
-        """The options of a command line that show the program of the host what it sees here."""
+        """The options of a command line that show the program of the host what it sees here, and say how it ends."""
         guest = self.guest
         words = [] if self.stdin is None else ["--stdin", str(self.stdin)]
         words += [] if guest.root is None else ["--root", str(guest.root)]
@@ -49,6 +55,7 @@ class Job:
             words += ["--writable", path]
         for name, value in guest.environment.items():
             words += ["--env", f"{name}={value}"]
+        words += ["--exit-status", str(self.exit_status)] if self.exit_status else []
         return words
 
     def check_input(self) -> None:
@@ -111,19 +118,22 @@ def bad_ending(machine: Machine, job: Job) -> str | None:
     """Why the guest failed, with its last words, and what it would have had with other options: files of this machine,
     standard input; None if it succeeded or is still running."""
     ending = machine.ending
-    if ending is None or ending.status == 0:
+    if ending is None or (ending.message is None and ending.status == job.exit_status):
         return None
     words = machine.files.output(2)[-_LAST_BYTES:].decode("utf-8", "replace").strip()
-    reason = ending.message or f"exit status {ending.status}" + (f": {words}" if words else "")
+    wanted = f", expected {job.exit_status}" if job.exit_status else ""
+    reason = ending.message or f"exit status {ending.status}{wanted}" + (f": {words}" if words else "")
     missed = about_hidden_files(machine.files.not_found(), job.arguments)
     if not missed and job.stdin is None and machine.files.stdin_was_read:
         missed = "the program read its standard input, which is empty without `--stdin FILE`"
+    if not missed and ending.message is None and not job.exit_status:
+        missed = f"if it ends so when all is well, give --exit-status {ending.status}"
     what, newline, where = reason.partition("\n")
     return f"{what.rstrip('.')}; {missed}, before PROGRAM{newline}{where}" if missed else reason
 
 
 def failed_after(executed: int) -> str:
-    """A sentence before the results of a program that ended with another status than 0."""
+    """A sentence before the results of a program that ended with another status than the expected one."""
     return f"The program ended badly after {executed:,} instructions; what follows is of the time before."
 
 

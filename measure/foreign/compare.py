@@ -6,11 +6,12 @@ import platform
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from measure.arguments import check_number, check_word
 from measure.campaign.analysis import findings_of_variant, summary
 from measure.campaign.executor import Outcome
 from measure.campaign.run_types import BASELINE
@@ -30,13 +31,19 @@ CYCLES = ("PAPI_TOT_CYC", "cycles", "cpu-cycles", "CPU_CLK_UNHALTED_CORE", "cpu_
 @dataclass(frozen=True)
 class Levels:
     """Levels of the comparison. ``align``: whether to compare across aligned runs, too; ``order``: in which runs were
-    made, each group's traces being in the order of its runs."""
+    made, each group's traces being in the order of its runs. Raises `ArgumentError` for those out of range."""
 
     delta: float = DEFAULT_DELTA
     alpha: float = 0.05
     seed: int = 1
     align: bool = True
     order: Order = "unknown"
+
+    def __post_init__(self) -> None:
+        check_number("delta", self.delta, above=0, what="a change of z = atanh(rho)")
+        check_number("alpha", self.alpha, above=0, below=0.5, what="the chance of any false alarm")
+        check_number("seed", self.seed, whole=True)
+        check_word("order", self.order, get_args(Order))
 
 
 def compare(

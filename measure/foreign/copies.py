@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,9 +28,9 @@ def copies(groups: Mapping[str, Sequence[ForeignTrace]], tables: Mapping[int, ND
     found: dict[tuple[str, str], list[str]] = {}  # by the groups of the earlier trace and of its copy
     for group, trace in ((group, trace) for group, traces in groups.items() for trace in traces):
         table = tables[id(trace)] + 0.0  # -0.0 is 0.0
-        earlier = seen.setdefault(table.tobytes() + str(table.shape).encode(), [])
+        earlier = seen.setdefault(content_of(table), [])
         copied = [one for one in earlier if one[0] == group or not _are_different_runs(trace, one[1])]
-        if copied and _varies(table):
+        if copied and varies(table):
             found.setdefault((copied[0][0], group), []).append(f"{trace.path} as {copied[0][1].path}")
         earlier.append((group, trace))
     sentences = [
@@ -52,7 +53,12 @@ def _have(texts: Sequence[str], group: str) -> str:
     return f"{counted(len(texts), 'trace')} of {group} {'has' if len(texts) == 1 else 'have'}"
 
 
-def _varies(table: NDArray[np.float64]) -> bool:
+def content_of(table: NDArray[Any]) -> bytes:
+    """What tables of the same numbers and shape share, and no others."""
+    return table.tobytes() + str(table.shape).encode()
+
+
+def varies(table: NDArray[Any]) -> bool:
     """Whether some metric is not tied."""
     return any(average_ranks(column)[1] <= TIED * len(column) for column in table.T)
 

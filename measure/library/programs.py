@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.errors import CampaignError, MeasureError
+from measure.arguments import check_number
+from measure.errors import CampaignError
 from measure.library.progress import console_for
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ class PhaseResult:
 
     ``labels``: (n,) phase of each interval; ``k``: number of phases; ``scores``: by k, how well it fits;
     ``points``: the simulation points, with columns ``phase``, ``interval`` (from 0) and ``weight`` (share of the
-    program's instructions); ``instructions``: (n,) length of each interval.
+    program's instructions); ``instructions``: (n,) length of each interval; ``ending``: why the program ended badly,
+    None for success.
 
     ```python
     import measure
@@ -41,6 +43,7 @@ class PhaseResult:
     scores: dict[int, float] = field(repr=False)
     points: pd.DataFrame = field(repr=False)
     instructions: NDArray[np.int64] = field(repr=False)
+    ending: str | None = None
 
     def _repr_html_(self) -> str:
         return f"<p>{self.k} phases in {len(self.labels):,} intervals</p>{self.points.to_html(index=False)}"
@@ -86,6 +89,7 @@ def phases(
     seed: int | None = None,
     simpoint32: bool = False,
     stdin: Path | str | None = None,
+    exit_status: int = 0,
     progress: bool | None = None,
 ) -> PhaseResult:
     """Find the phases of a program, or of a file of basic block vectors, and its simulation points.
@@ -93,10 +97,11 @@ def phases(
     ``program``: a riscv64 Linux executable, a C file, or a ``.bb`` file of SimPoint, Valgrind, QEMU or gem5;
     ``arguments``: of the program; ``interval_instructions``: length of an interval; ``max_k``: the most phases;
     ``k``: this many phases instead of a search; ``seed``: of the clustering, fixed by default; ``simpoint32``: by the
-    rules of SimPoint 3.2; ``stdin``: file that the program reads as standard input; ``progress``: show it, by default
-    in a terminal or notebook only.
+    rules of SimPoint 3.2; ``stdin``: file that the program reads as standard input; ``exit_status``: with which it ends
+    when all is well; ``progress``: show it, by default in a terminal or notebook only.
 
-    Writes nothing. Raises `MeasureError` for a program that cannot be run or a file that cannot be read.
+    Writes nothing. Raises `MeasureError` for a program that cannot be run or a file that cannot be read; where the
+    program ends badly after an interval or more, `PhaseResult.ending` says why.
 
     ```python
     import measure
@@ -113,17 +118,15 @@ def phases(
     from measure.program_phases.points import simulation_points
 
     options = Options(interval_instructions, max_k=max_k, k=k, seed=seed, compat=simpoint32, picture=False)
-    job = Job(Path(program), tuple(map(str, arguments)), Path(), _path(stdin))
+    job = Job(Path(program), tuple(map(str, arguments)), Path(), _path(stdin), exit_status=exit_status)
     try:
         made = profiled(job, None, options, console_for(progress))
     except EmulatorError as error:
         raise CampaignError(str(error)) from None
-    if made.ending is not None:
-        raise MeasureError(f"{program}: {made.ending}")
     found = phases_of(made.vectors, options, made.waits)
     points = simulation_points(found, options.coverage)
     table = pd.DataFrame({"phase": points.phases, "interval": points.intervals, "weight": points.weights})
-    return PhaseResult(found.labels, found.k, found.scores, table, made.vectors.instructions)
+    return PhaseResult(found.labels, found.k, found.scores, table, made.vectors.instructions, made.ending)
 
 
 def cycleclose(
@@ -133,6 +136,7 @@ def cycleclose(
     machine: Path | str | None = None,
     interval_instructions: int = 200_000,
     stdin: Path | str | None = None,
+    exit_status: int = 0,
     seed: int = 1,
     samples_per_phase: int = 0,
     validate: bool = False,
@@ -142,9 +146,11 @@ def cycleclose(
 
     ``program``: a riscv64 Linux executable or a C file; ``arguments``: of the program; ``machine``: a machine
     description, by default that of the desktop.yaml that `measure init` writes; ``interval_instructions``: length of an
-    interval; ``stdin``: file that the program reads as standard input; ``seed``: of the machine's random choices;
+    interval; ``stdin``: file that the program reads as standard input; ``exit_status``: with which it ends when all is
+    well; ``seed``: of the machine's random choices;
     ``samples_per_phase``: more than 0 runs the program twice, phases first; ``validate``: simulate everything, too, and
-    tell the deviation; ``settings``: fields of `measure.cycle_close.tracer.Settings`, by default those of the command.
+    tell the deviation; ``settings``: fields of `measure.cycle_close.tracer.Settings`, by default those of the command,
+    but fractions where it has percent: ``threshold=0.25``, ``wait_step=0.2``.
 
     Writes nothing. Raises `CampaignError` for bad input, and `MeasureError` where nothing was executed or the program
     failed before one interval was over; where it failed later, `CycleCloseTrace.ending` says why.
@@ -164,14 +170,20 @@ def cycleclose(
     from measure.cycle_close.command import trace_job
     from measure.cycle_close.job import Job, check_length, program_file
     from measure.cycle_close.rates import deviations
+    from measure.cycle_close.settings_check import check_settings
     from measure.cycle_close.tracer import BY_DEFAULT, Settings
 
     try:
         chosen = replace(BY_DEFAULT, interval_instructions=interval_instructions, **settings)
     except TypeError as error:
         raise CampaignError(f"{error}: expected fields of {Settings.__module__}.Settings") from None
+    check_settings(chosen)
+    check_number("samples_per_phase", samples_per_phase, least=0, whole=True, what="samples")
     machine_file = Path(machine) if machine is not None else built_in_machine()
-    job = Job(Path(program), tuple(map(str, arguments)), machine_file, _path(stdin), seed, samples_per_phase)
+    job = Job(
+        Path(program), tuple(map(str, arguments)), machine_file, _path(stdin), seed, samples_per_phase,
+        exit_status=exit_status,
+    )  # fmt: skip
     try:
         config = load_machine(job.machine)
         elf = program_file(job.program, console_for(False))

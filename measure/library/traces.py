@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
 from measure.alignment.dtw import Alignment, Method
 from measure.alignment.dtw import align as align_channels
 from measure.alignment.setting import DEFAULT_ALIGNMENT
+from measure.arguments import check_number, check_word
 from measure.errors import MeasureError
 from measure.foreign.table import is_boundary
 from measure.library.campaigns import Result
@@ -56,6 +57,10 @@ def align(
         raise MeasureError(f"{', '.join(missing)}: not in both frames, expected metrics that both have")
     if not chosen:
         raise MeasureError("the frames have no metric in common, expected at least one numeric column")
+    check_word("method", method, get_args(Method))
+    check_number("step_penalty", step_penalty, least=0, what="variances of a channel")
+    if band is not None:
+        check_number("band", band, above=0, most=1, what="a fraction of the longer trace")
     penalty = step_penalty * len(chosen)
     first, second = (frame[chosen].to_numpy(np.float64) for frame in (a, b))
     return align_channels(first, second, method=method, band=band, step_penalty=penalty)
@@ -78,10 +83,11 @@ def merge(
     """One trace with every metric of a campaign's runs, on the records of one baseline; counts are conserved.
 
     ``results``: of `run`, or one or several directories of results; ``baseline``: number of the baseline whose records
-    are used, the first by default; ``align_by``: "dtw" on ``channels``, or "progress" for campaigns with ground truth;
-    ``channels``: by default all common hardware metrics; ``scale``: "zscore" for events as they are, "rank" for their
-    ranks, which single spikes do not dominate; ``step_penalty``, ``band``: of the alignment, by default the campaign's,
-    for which its verdicts across runs hold.
+    are used, the first by default; ``align_by``: "dtw" on ``channels``, or "progress", the program's own instructions,
+    which only a campaign with ground truth counts: others estimate them, and a warning says so; ``channels``: by
+    default all common hardware metrics; ``scale``: "zscore" for events as they are, "rank" for their ranks, which
+    single spikes do not dominate; ``step_penalty``, ``band``: of the alignment, by default the campaign's, for which
+    its verdicts across runs hold.
 
     The frame's ``attrs`` have each metric's run, total and quality of alignment, and ``warnings``. Raises
     `MeasureError` for runs that do not belong together.

@@ -21,7 +21,7 @@ from measure.console.output import command_console
               help="Number of the baseline that gives the time base. Default: the first one.")  # fmt: skip
 @click.option("--align", type=click.Choice(["dtw", "progress"]), default="dtw", show_default=True,
               help="By dynamic time warping on the shared hardware metrics, or by the program's own instructions, "
-              "which counters do not change.")  # fmt: skip
+              "which counters do not change; estimated, unless the campaign has `ground_truth: true`.")  # fmt: skip
 @click.option("--scale", type=click.Choice(["zscore", "rank"]), default="zscore", show_default=True,
               help="How metrics are made comparable; ranks are not governed by single spikes.")  # fmt: skip
 @click.option("--step-penalty", type=click.FloatRange(0), metavar="P",

@@ -11,10 +11,11 @@ from rich.console import Console
 from rich.markup import escape
 
 from measure.alignment.setting import DEFAULT_ALIGNMENT, AlignmentSetting
+from measure.arguments import check_number
 from measure.campaign import run_command
 from measure.campaign.run_types import BASELINE, Run
 from measure.console.tables import print_table
-from measure.errors import CampaignError
+from measure.errors import ArgumentError, CampaignError
 from measure.merging.merge_runs import Merged, MergeError
 from measure.merging.program_progress import EventCurve
 
@@ -42,7 +43,11 @@ class Results:
         raise CampaignError(f"there is no baseline {replicate}: expected one of {numbers}")
 
     def aligned_with(self, step_penalty: float | None, band: float | None) -> AlignmentSetting:
-        """The campaign's alignment, with what is given in place of its own."""
+        """The campaign's alignment, with what is given in place of its own. Raises `ArgumentError` out of range."""
+        if step_penalty is not None:
+            check_number("step_penalty", step_penalty, least=0, what="variances of a channel")
+        if band is not None:
+            check_number("band", band, above=0, most=1, what="a fraction of the longer trace")
         own = self.alignment
         return AlignmentSetting(
             own.step_penalty if step_penalty is None else step_penalty, own.band if band is None else band
@@ -86,8 +91,11 @@ def load_all(directories: Sequence[Path]) -> Results:
     """The runs of several directories; baselines are those of the first, other compared get their directory's name.
 
     Baselines of the other directories become runs: they may have hardware metrics that the first's lack; none of
-    several directories needs runs with software metrics. Raises `CampaignError` and `MergeError`, as `load_results`.
+    several directories needs runs with software metrics. Raises `ArgumentError` without a directory, and
+    `CampaignError` and `MergeError` as `load_results`.
     """
+    if not directories:
+        raise ArgumentError("results: got no directory, expected at least one that `measure run` left")
     several = len(directories) > 1
     first, *others = [load_results(directory, baselines_suffice=several) for directory in directories]
     runs, warnings, verdicts = list(first.runs), list(first.warnings), dict(first.verdicts)

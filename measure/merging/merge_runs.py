@@ -11,13 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from common.listed_names import listed
 from measure.alignment.dtw import normalised_channels
 from measure.alignment.setting import DEFAULT_ALIGNMENT, AlignmentSetting
+from measure.arguments import check_word
 from measure.campaign.run_types import Run
 from measure.errors import MeasureError
 from measure.merging.program_progress import EventCurve, progress_boundaries, reference_events_at_boundaries
@@ -45,6 +47,7 @@ _DOUBTS = {
     "other metrics with care",
 }
 """Warnings of metrics from runs of a variant that is not shown to be equivalent."""
+_MOST_NAMES = 3
 _SAME = ("machine", "arguments", "stdin", "files")
 
 
@@ -62,6 +65,7 @@ class AlignedRun:
     different moments count. ``records``: ``(n,)``, the number of the run's records that each baseline record is made
     of, without records in which nothing ran. ``stretched``: half-open ranges of baseline records where that number is
     at least `STRETCHED` or at most its inverse; ``stretched_fraction``: their fraction of all baseline records.
+    ``estimated_progress``: aligned by progress that is estimated, see `measure.merging.program_progress`.
     """
 
     run: Run
@@ -73,6 +77,7 @@ class AlignedRun:
     records: NDArray[np.float64]
     stretched: tuple[tuple[int, int], ...]
     stretched_fraction: float
+    estimated_progress: bool = False
 
     @property
     def name(self) -> str:
@@ -110,8 +115,8 @@ class Merged:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Metrics that counted nothing, metrics from a run whose variant is not equivalent, and alignments that
-        stretched, so that counts are placed only roughly."""
+        """Metrics that counted nothing, alignments by estimated progress, metrics from a run whose variant is not
+        equivalent, and alignments that stretched, so that counts are placed only roughly."""
         doubtful = [
             f"{self._metrics_of(n)} from {aligned.name}: {_DOUBTS[self.verdict_of(aligned)]}"
             for n, aligned in enumerate(self.runs)
@@ -120,7 +125,13 @@ class Merged:
         stretched = [self._warning(n, aligned) for n, aligned in enumerate(self.runs) if len(aligned.stretched)]
         silent = [source.metric for source in self.sources if not source.total]
         nothing = [f"{', '.join(silent)} counted no event: nothing can be said about it"] if silent else []
-        return (*nothing, *doubtful, *stretched)
+        estimated = [aligned.name for aligned in self.runs if aligned.estimated_progress]
+        by_estimate = [
+            f"progress is estimated for {listed(estimated, _MOST_NAMES)}, as if all events of counters took the same "
+            "instructions: their reference events were not counted. Aligning by dtw needs none; a campaign with "
+            "`ground_truth: true` counts them"
+        ] if estimated else []  # fmt: skip
+        return (*nothing, *by_estimate, *doubtful, *stretched)
 
     def verdict_of(self, aligned: AlignedRun) -> str:
         """The verdict on the run's variant, `UNKNOWN` without one."""
@@ -194,8 +205,11 @@ def merge_runs(
     A metric that several runs have is taken from a run whose variant is equivalent, if there is one, and among those
     from the run that aligns best. ``verdicts``: by variant, as in summary.json. ``align``: by dynamic time warping on
     ``channels`` (default: the hardware metrics that both have) as ``alignment`` says, or by
-    progress: instructions of the program itself. Raises `MergeError` for runs that do not belong together.
+    progress: instructions of the program itself. Raises `MergeError` for runs that do not belong together, and
+    `ArgumentError` for another ``align`` or ``scale``.
     """
+    check_word("align_by", align, get_args(AlignBy))
+    check_word("scale", scale, get_args(Scale))
     baseline_metrics = set(_metrics(baseline))
     candidates = [run for run in runs if set(_metrics(run)) - baseline_metrics]
     if not candidates:
@@ -252,7 +266,7 @@ def align_run(
     _check_belong_together(baseline, run)
     names = _channels(baseline, run, channels)
     first, second = (normalised_channels(_scaled(one, names, scale), _name(one)) for one in (baseline, run))
-    cost = float("nan")
+    cost, estimated = float("nan"), False
     # A wait longer than an interval leaves records in which nothing ran: nothing in them can be misplaced. Where no
     # instructions are known, as on some hosts, none are taken for such.
     ran, baseline_ran = (np.diff(one.trace.boundaries_instructions) > 0 for one in (run, baseline))
@@ -260,7 +274,9 @@ def align_run(
         found = alignment.align(first, second)
         spread, cost = even_spread_of_path(found.path, ~ran & ran.any()), found.cost
     else:
-        spread = spread_of_progress(*(_progress(one, baseline, curve) for one in (baseline, run)))
+        counted = _counted_progress(run, baseline, curve)
+        spread = spread_of_progress(*(_progress(one, baseline, counted) for one in (baseline, run)))
+        estimated = counted is None
     gap = first[:, spread.rows] - second[:, spread.columns]
     distance = float(np.sqrt(np.average((gap**2).mean(axis=0), weights=spread.shares())))
     records = spread.records(ran.astype(np.float64))
@@ -278,6 +294,7 @@ def align_run(
         records,
         _ranges(far),
         float(far.mean()),
+        estimated,
     )
 
 
@@ -285,9 +302,14 @@ def _metrics(run: Run) -> tuple[str, ...]:
     return run.trace.without_probes().metrics
 
 
-def _progress(run: Run, baseline: Run, curve: EventCurve | None) -> NDArray[np.float64]:
-    counted = curve is not None and all(reference_events_at_boundaries(one) is not None for one in (run, baseline))
-    return curve.boundaries(run) if curve and counted else progress_boundaries(run, baseline)
+def _counted_progress(run: Run, baseline: Run, curve: EventCurve | None) -> EventCurve | None:
+    """``curve``, if reference events were counted in both runs."""
+    counted = all(reference_events_at_boundaries(one) is not None for one in (run, baseline))
+    return curve if counted else None
+
+
+def _progress(run: Run, baseline: Run, counted: EventCurve | None) -> NDArray[np.float64]:
+    return counted.boundaries(run) if counted is not None else progress_boundaries(run, baseline)
 
 
 def _check_belong_together(baseline: Run, run: Run) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
-from measure.campaign.advice import shown_path
+from measure.arguments import check_number, check_word
+from measure.campaign.advice import shown_path, words_of_campaign
 from measure.campaign.campaign_file import load_campaign
 from measure.campaign.executor import Workers
 from measure.campaign.first_use import Preparation
@@ -49,7 +50,7 @@ VALIDATION_MARGIN = 1.5  # factor over the time of the search's own tests: other
 
 @dataclass(frozen=True)
 class Request:
-    """The command's options; see their help."""
+    """The command's options; see their help. Raises `ArgumentError` for those out of range."""
 
     campaign: Path
     out: Path | None = None
@@ -66,16 +67,27 @@ class Request:
     target: str = "emulated"
     settings: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        check_word("accept", self.accept, get_args(Accept))
+        check_word("target", self.target, ("emulated", "fake"))
+        if self.minutes is not None:
+            check_number("minutes", self.minutes, above=0)
+        for name, least in (("counters", 1), ("most_replicates", 2)):
+            if (value := getattr(self, name)) is not None:
+                check_number(name, value, least=least, whole=True)
+
 
 @dataclass(frozen=True)
 class Searched:
     """A search that has ended and written its ``files``; ``steps``: what to do next; ``exit_status``: that of an
-    interruption, 1 if the time limit ended it before any group was measured, or 0."""
+    interruption, 1 if the time limit ended it before any group was measured, or 0. ``kept``: the directory, where a
+    search without any verdict leaves the files of an earlier one as they are."""
 
     outcome: PartitionResult
     files: tuple[Path, ...]
     steps: tuple[Step, ...]
     exit_status: int
+    kept: Path | None = None
 
 
 def run_partition(request: Request, console: Console) -> int:
@@ -85,8 +97,12 @@ def run_partition(request: Request, console: Console) -> int:
     """
     searched = search_partition(request, console, command_age_seconds("measure"))
     _print_outcome(searched.outcome, console)
-    written = ", ".join(str(path) for path in searched.files)
-    console.print(f"Written: {written}", style="dim", soft_wrap=True)
+    if searched.kept is not None:
+        kept = f"Nothing was written: the files of an earlier search in {searched.kept} stay as they are."
+        console.print(kept, style="yellow", soft_wrap=True, markup=False)
+    else:
+        written = ", ".join(str(path) for path in searched.files)
+        console.print(f"Written: {written}", style="dim", soft_wrap=True)
     for step in searched.steps:
         console.print(step.text, markup=False)
         for command in step.commands:
@@ -97,7 +113,8 @@ def run_partition(request: Request, console: Console) -> int:
 def search_partition(request: Request, console: Console, spent_seconds: float = 0.0) -> Searched:
     """Search, and write page, summary and campaigns. Raises `MeasureError`. ``spent_seconds``: of the time limit.
 
-    Files are written whatever ends the search, a time limit included: they say what was validated.
+    Files are written whatever ends the search, a time limit included: they say what was validated. Only a search that
+    has no verdict at all replaces no files.
     """
     budget = Budget(60 * request.minutes if request.minutes else None, spent_seconds=spent_seconds)
     campaign, document = load_campaign(request.campaign, request.settings)
@@ -132,11 +149,14 @@ def search_partition(request: Request, console: Console, spent_seconds: float = 
         time_needed, minutes = setup.time_needed(found, budget)
     request = replace(request, minutes=minutes)  # for the next time
     outcome = _outcome(found, campaign, settings, hardware, setup.runs_made, shortfall, time_needed)
+    exit_status = 1 if failed else session.exit_status
+    if found.is_empty and (directory / "partition.json").exists():
+        return Searched(outcome, (), next_steps(outcome, _next_commands(request, outcome, ())), exit_status, directory)
     write_text_atomically(directory / "partition.json", summary_text(outcome))
     files = write_campaigns(outcome, campaign, document, directory)
     steps = next_steps(outcome, _next_commands(request, outcome, files))
     write_text_atomically(directory / "partition.html", render_page(outcome, steps))
-    return Searched(outcome, (directory / "partition.html", *files), steps, 1 if failed else session.exit_status)
+    return Searched(outcome, (directory / "partition.html", *files), steps, exit_status)
 
 
 def _command_again(request: Request) -> str:
@@ -220,7 +240,8 @@ class _SearchSetup:
 
         with Status(self._console, describe) as status:
             session = Session(
-                len(names), self._prepare, budget, seed=self._campaign.seed, exact=self._request.exact,
+                len(names), lambda: self._prepare(session.hold_limit), budget, seed=self._campaign.seed,
+                exact=self._request.exact,
                 width=max(1, -(-self._at_once // min(FIRST_REPLICATES, self._settings.most_replicates))),
                 changed=changed, tell=lambda text: self._console.print(text, style="yellow", markup=False),
                 names=lambda group: ", ".join(names[metric] for metric in sorted(group)),
@@ -228,17 +249,23 @@ class _SearchSetup:
             session.run()
         return session
 
-    def _prepare(self) -> SessionOracles:
-        """Make the oracles and build what the baselines need; other programs are built when they are tested."""
+    def _prepare(self, building: Callable[[], None]) -> SessionOracles:
+        """Make the oracles and build what the baselines need, after a call of ``building`` if a program is missing;
+        other programs are built when they are tested."""
         request, memory = self._request, self._request.memory or default_path()
         first_use = Preparation(self._workers, request.target, self._campaign)
+
+        def begin(lacks_library: bool) -> None:
+            building()
+            first_use.begin(lacks_library)
+
         oracles: list[Oracle] = []
         earlier_verdicts: list[dict[Group, Verdict]] = []
         for round_ in (0, VALIDATION):
             oracle = CampaignOracle(
                 self._campaign, self._document, self._store, self._settings, round_=round_,
                 workers=self._workers, target=request.target,
-                notify=lambda message: self._console.print(message, style="dim"), begin=first_use.begin,
+                notify=lambda message: self._console.print(message, style="dim"), begin=begin,
             )  # fmt: skip
             self._oracles.append(oracle)
             self._memories.append(Memory(memory, oracle.context(), oracle.definitions))
@@ -254,17 +281,18 @@ class _SearchSetup:
             return VALIDATION_MARGIN * seconds
 
         return SessionOracles(
-            oracles[0], oracles[1], earlier_verdicts[0], validation_seconds, self._memories[0].put,
-            search.judge_unfinished,
+            oracles[0], oracles[1], earlier_verdicts[0], earlier_verdicts[VALIDATION], validation_seconds,
+            self._memories[0].put, search.judge_unfinished,
         )  # fmt: skip
 
     def shortfall(self, budget: Budget) -> tuple[str, float | None]:
         """Why ``budget`` was too short to measure anything, and how many minutes it must be, as far as is known."""
         begun = [oracle for oracle in self._oracles if oracle.running_seconds]
         if not begun:
+            words = words_of_campaign(str(self._request.campaign), self._request.settings)
             return (
                 f"No group was measured in {budget.name}: building the programs took all of it. What was built is kept;"
-                f" `measure run {shown_path(str(self._request.campaign))} --dry-run` says how long the runs take."
+                f" `measure run --dry-run {words}` says how long the runs take."
             ), self._request.minutes
         runs, seconds, at_least = begun[0].first_runs()
         before = max(0.0, budget.elapsed_seconds - begun[0].running_seconds)
@@ -337,9 +365,8 @@ def _next_commands(request: Request, outcome: PartitionResult, campaigns: Sequen
         results = " ".join(shlex.quote(f"results/{outcome.name}-{path.stem}") for path in campaigns)
         merge = f"measure merge {results} --out merged.parquet"
     if len(outcome.hardware) == 1:  # with more, the campaign cannot be run as it is
-        settings = "".join(f" --set {shlex.quote(one)}" for one in request.settings)
         explain = [
-            f"measure run {shown_path(str(request.campaign))}{settings}",
+            f"measure run {words_of_campaign(str(request.campaign), request.settings)}",
             f"measure explain {shlex.quote(f'results/{outcome.name}')}",
         ]
     return NextCommands(_command_again(request), tuple(runs), merge, tuple(explain))

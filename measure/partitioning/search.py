@@ -12,7 +12,7 @@ continues where that one ended.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, islice
 
 import numpy as np
@@ -35,9 +35,10 @@ class PartitionSearch:
 
     ``width``: groups tested at once. ``earlier_verdicts``: verdicts of earlier searches; the oracle is not asked about
     their groups. They do not change the order of the search, so that it retraces its own steps; a better partition
-    made of them is reported from the start, and is taken up when the search ends with a worse one. ``patience``: give
-    up after this many attempts in a row without improvement; None: chosen from the number of groups. ``exact``:
-    prove the answer; default: up to `EXACT_BY_DEFAULT` metrics.
+    made of them is reported from the start, and is taken up when the search ends with a worse one. ``confirmed``:
+    groups that fresh runs confirmed before: of equally good partitions one of these is reported. ``patience``: give up
+    after this many attempts in a row without improvement; None: chosen from the number of groups. ``exact``: prove the
+    answer; default: up to `EXACT_BY_DEFAULT` metrics.
 
     Attributes: ``verdicts``: all verdicts, also earlier ones; ``tested``: those that this search has come to;
     ``calls``: groups that the oracle tested; ``best``: the best partition of the search itself.
@@ -53,6 +54,7 @@ class PartitionSearch:
         seed: int = 0,
         width: int = 1,
         earlier_verdicts: Mapping[Group, Verdict] | None = None,
+        confirmed: Iterable[Group] = (),
         patience: int | None = None,
         exact: bool | None = None,
     ) -> None:
@@ -78,6 +80,8 @@ class PartitionSearch:
         self._current: list[Group] = []
         self.best = Partition((), self.everything)
         self.verdicts = dict(earlier_verdicts or {})
+        good = (group for group in confirmed if group in self.verdicts and self.verdicts[group].good)
+        self._best_confirmed = minimum_cover(n, good)[0]
         self.conclude()
 
     @property
@@ -163,7 +167,7 @@ class PartitionSearch:
     @property
     def reported(self) -> Partition:
         """The best partition of all verdicts, those of earlier searches included."""
-        return min(self.best, self._best_known, key=lambda one: one.rank)
+        return min(self._best_confirmed, self.best, self._best_known, key=lambda one: one.rank)
 
     def _lower_bound(self) -> int:
         full = self.verdicts.get(self.everything)

@@ -19,14 +19,16 @@ class SessionOracles:
     """The oracles of a session.
 
     ``search``: the oracle of the search; ``fresh``: one with runs that are independent of the search's;
-    ``earlier_verdicts``: of the search's oracle. ``validation_seconds``: estimated duration of validating groups with
-    these verdicts; ``record_failure``: stores that fresh runs refuted a group; ``judge_unfinished``: adds verdicts on
-    the groups whose test was interrupted, by the runs that were made, the quickest first.
+    ``earlier_verdicts``, ``earlier_fresh_verdicts``: of each, from before. ``validation_seconds``: estimated time of
+    validating groups with these verdicts; ``record_failure``: stores that fresh runs refuted a group;
+    ``judge_unfinished``: adds verdicts on the groups whose test was interrupted, by the runs that were made, the
+    quickest first.
     """
 
     search: Oracle
     fresh: Oracle
     earlier_verdicts: Mapping[Group, Verdict] = field(default_factory=dict)
+    earlier_fresh_verdicts: Mapping[Group, Verdict] = field(default_factory=dict)
     validation_seconds: Callable[[Mapping[Group, Verdict]], float] = lambda groups: 0.0
     record_failure: Callable[[Group, Verdict], None] = lambda group, verdict: None
     judge_unfinished: Callable[[dict[Group, Verdict]], None] = lambda found: None
@@ -58,8 +60,9 @@ class Session:
     As long as no group is good, time is kept to compare the runs of the groups under test, for a time limit must not
     end with runs that nothing is said about.
 
-    ``prepare`` is called first, within the time limit, and returns the oracles; ``changed`` is called after every
-    change of `describe`, ``tell`` with messages for the user. ``width``: groups tested at once.
+    ``prepare`` is called first, and returns the oracles. The time limit does not end it, so that verdicts from before
+    are read however short the limit is; where it has to build programs, it calls `hold_limit` before. ``changed`` is
+    called after every change of `describe`, ``tell`` with messages for the user. ``width``: groups tested at once.
     """
 
     def __init__(
@@ -86,16 +89,25 @@ class Session:
         self._validated: dict[Group, Verdict] = {}
         self._unfinished: dict[Group, Verdict] = {}
         self._stopped = ""
+        self._limit: TimeLimit | None = None
+
+    def hold_limit(self) -> None:
+        """Let the time limit end what ``prepare`` does from now on."""
+        if self._limit is not None and self._search is None:
+            self._limit.set(self._budget.measuring_ends)
 
     def run(self) -> None:
         """Search and validate until the best is confirmed or something ends it; then see `result`. Raises what the
         oracles raise."""
         try:
-            with time_limit(self._budget.measuring_ends) as limit:
+            with time_limit(None) as limit:
+                self._limit = limit
                 self._oracles = self._prepare()
+                earlier_fresh = self._oracles.earlier_fresh_verdicts.items()
+                self._validated = {group: verdict for group, verdict in earlier_fresh if verdict.good}
                 self._search = PartitionSearch(
                     self._n, self._oracles.search, seed=self._seed, width=self._width,
-                    earlier_verdicts=self._oracles.earlier_verdicts, exact=self._exact,
+                    earlier_verdicts=self._oracles.earlier_verdicts, confirmed=self._validated, exact=self._exact,
                 )  # fmt: skip
                 while True:
                     self._look(self._oracles, self._search, limit)
@@ -109,10 +121,9 @@ class Session:
             self._tell("Interrupted; the best so far, and all verdicts are kept.")
             return
         if self._stopped:
-            self._tell(
-                f"{self._budget.name.capitalize()} leaves no time for another step; the best so far, and all verdicts "
-                "are kept."
-            )
+            measured = self._unfinished or (self._search is not None and self._search.verdicts)
+            kept = "the best so far, and all verdicts are kept" if measured else "no group was measured"
+            self._tell(f"{self._budget.name.capitalize()} leaves no time for another step; {kept}.")
 
     def describe(self) -> list[str]:
         """The current activity, the time, the best so far, and how much was tested: parts of a line, by importance."""

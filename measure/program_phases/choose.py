@@ -89,8 +89,10 @@ def find_phases(
 
 def check_range(max_k: int, seeds: int, threshold: float, search: str, k: int | None = None) -> None:
     """Raise `ValueError` for arguments out of range."""
-    if max_k < 1 or seeds < 1:
-        raise ValueError(f"got max_k = {max_k} and {seeds} seeds, expected at least 1 of each")
+    if max_k < 1:
+        raise ValueError(f"got max_k = {max_k}, expected at least 1")
+    if seeds < 1:
+        raise ValueError(f"got {seeds} seeds, expected at least 1")
     if k is not None and k < 1:
         raise ValueError(f"got k = {k}, expected at least 1")
     if not 0 <= threshold <= 1:

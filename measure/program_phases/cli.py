@@ -73,6 +73,8 @@ Points that another tool found, against full simulation:
               help="Use these simulation points, do not search. Needs --weights and --machine.")  # fmt: skip
 @click.option("--weights", type=click.Path(path_type=Path), metavar="FILE.weights", help="The weights of --points.")
 @click.option("--stdin", type=click.Path(path_type=Path), metavar="FILE", help="The program's standard input.")
+@click.option("--exit-status", type=click.IntRange(0, 255), default=0, metavar="N",
+              help="The exit status with which the program ends when all is well. Default: 0.")  # fmt: skip
 @guest_options
 @click.option("--picture/--no-picture", default=None,
               help="Make phases.html (what to do, figures to zoom into, tables) and phases.png. Default: for programs, "
@@ -84,8 +86,8 @@ Points that another tool found, against full simulation:
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def phases(context: click.Context, program: Path, arguments: tuple[str, ...], machine: Path | None,
-           settings: tuple[str, ...], out: Path | None, interval: str, stdin: Path | None, guest: Guest,
-           points: Path | None, weights: Path | None, **given: Any) -> None:  # fmt: skip
+           settings: tuple[str, ...], out: Path | None, interval: str, stdin: Path | None, exit_status: int,
+           guest: Guest, points: Path | None, weights: Path | None, **given: Any) -> None:  # fmt: skip
     """Find the phases of PROGRAM, and the intervals that represent them (SimPoint).
 
     PROGRAM is a riscv64 Linux executable (a dynamically linked one finds its libraries below --root) or a C file;
@@ -127,7 +129,9 @@ def phases(context: click.Context, program: Path, arguments: tuple[str, ...], ma
         raise click.UsageError("--set changes the machine's description: give it with --machine M.yaml")
     options = Options(length, compat=compat, **given)
     seed = 1 if options.seed is None else options.seed
-    job = Job(program, arguments, machine or Path(), stdin, seed, guest=guest, settings=settings)
+    job = Job(
+        program, arguments, machine or Path(), stdin, seed, guest=guest, settings=settings, exit_status=exit_status
+    )
     kind = "" if points is None else "-points"  # beside the analysis that they may be of
     directory = out or Path("results") / f"phases-{program.name.split('.')[0]}{kind}"
     console = command_console()
@@ -154,6 +158,7 @@ def _refuse_what_runs_programs(context: click.Context, program: Path, arguments:
         "settings",
         "interval",
         "stdin",
+        "exit_status",
         "points",
         "weights",
         "wait_step",

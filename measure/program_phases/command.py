@@ -12,14 +12,16 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from common.atomic_files import remove_leftovers
+from common.quantities import SHORTEST_TRACED_INTERVAL
+from measure.arguments import check_number, check_word
 from measure.cycle_close.job import Job, check_length, failed_after
-from measure.errors import CampaignError
+from measure.errors import ArgumentError, CampaignError
 from measure.program_phases.bbv import BasicBlockVectors
 from measure.program_phases.bbv_files import (
     PhaseFileError,
@@ -57,7 +59,8 @@ class Options:
     ``k``: this many phases and no search; ``starts``: of k-means, for each k; ``fixed_length``: intervals weigh
     the same, else by their instructions; ``coverage``: the largest phases that make up this fraction get a point;
     ``wait_step``: phases are cut where their intervals wait for memory differently by this fraction of time (0: not);
-    ``picture``: draw it, and make the page; ``warm_up_instructions``: of points that are simulated separately.
+    ``picture``: draw it, and make the page; ``warm_up_instructions``: of points that are simulated separately. Raises
+    `ArgumentError` for those out of range.
     """
 
     interval_instructions: int = 10_000_000
@@ -75,6 +78,27 @@ class Options:
     wait_step: float = 0.0
     picture: bool = True
     warm_up_instructions: int = 1_000_000
+
+    def __post_init__(self) -> None:
+        check_number(
+            "interval_instructions", self.interval_instructions, least=SHORTEST_TRACED_INTERVAL, whole=True,
+            what="instructions",
+        )  # fmt: skip
+        check_number("max_k", self.max_k, least=1, whole=True, what="phases")
+        check_number("starts", self.starts, least=1, whole=True, what="starts of k-means for each k")
+        check_number("dimensions", self.dimensions, least=1, whole=True)
+        check_number("threshold", self.threshold, least=0, most=1, what="a fraction of the way to the best score")
+        check_number("coverage", self.coverage, above=0, most=1, what="a fraction of the program")
+        check_number("wait_step", self.wait_step, least=0, most=10, what="a fraction of an instruction's time")
+        check_number("warm_up_instructions", self.warm_up_instructions, least=0, whole=True, what="instructions")
+        if self.k is not None:
+            check_number("k", self.k, least=1, whole=True, what="phases")
+        if self.seed is not None:
+            check_number("seed", self.seed, whole=True)
+        if self.search is not None:
+            check_word("search", self.search, get_args(Search))
+        if self.start_method is not None:
+            check_word("start_method", self.start_method, get_args(Starts))
 
 
 @dataclass(frozen=True)
@@ -208,7 +232,14 @@ def _estimates(
 
 
 def profiled(job: Job, machine: Path | None, options: Options, console: Console) -> Profiled:
+    """The vectors of the program, or those of the file. Raises `CampaignError` for bad input, and for a file of vectors
+    with what is for running a program."""
     if is_vectors_file(job.program):
+        for name, given in (("arguments", job.arguments), ("stdin", job.stdin)):
+            if given:
+                raise ArgumentError(
+                    f"{name}: got {given!r}, expected none for {job.program}, a file of vectors: nothing is run"
+                )
         return Profiled(read_bb(job.program), None, None, None)
     from measure.program_phases.program import profile
 

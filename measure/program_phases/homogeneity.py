@@ -28,7 +28,8 @@ def homogeneity(labels: ArrayLike, metrics: pd.DataFrame, weights: ArrayLike | N
     ``labels`` (n,): each interval's phase; ``metrics``: n rows, NaN where an interval has no value; ``weights`` (n,):
     of each interval, equal unless given (instructions for what is per instruction). Index ``phase``; columns
     ``intervals``, ``share`` (of all weights) and, per metric, ``<metric>_mean``, ``<metric>_std`` (population) and
-    ``<metric>_cov`` (std over |mean|), over the intervals that have a value. Raises `ValueError` on unequal lengths.
+    ``<metric>_cov`` (std over |mean|), over the intervals that have a value, whose number is ``<metric>_intervals``.
+    Raises `ValueError` on unequal lengths.
     """
     import pandas as pd
 
@@ -47,7 +48,36 @@ def homogeneity(labels: ArrayLike, metrics: pd.DataFrame, weights: ArrayLike | N
             row |= _spread(metric, values[members], mass[members])
         rows[name] = row
     table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("phase")
-    return table.astype({"intervals": "int64"})
+    counts = [name for name in table.columns if name.endswith("intervals")]
+    return table.astype(dict.fromkeys(counts, "int64"))
+
+
+def metrics_in(table: pd.DataFrame) -> list[str]:
+    """The metrics of a table of `homogeneity`."""
+    return [column.removesuffix("_mean") for column in table.columns if column.endswith("_mean")]
+
+
+def mean_text(row: pd.Series, metric: str, separator: str = ", ") -> str:
+    """Mean and spread of a metric in a row of `homogeneity`, such as ``0.462 (3.1%)``, and behind ``separator`` of how
+    many intervals they are, where some have no value; a single one has no spread. "-" where none has a value."""
+    mean, spread, count, of = (row[name] for name in (f"{metric}_mean", f"{metric}_cov", f"{metric}_intervals",
+                                                      "intervals"))  # fmt: skip
+    if not count:
+        return "-"
+    if count == of:
+        return f"{mean:.3f} ({100 * spread:.1f}%)"
+    return f"{mean:.3f}{f' ({100 * spread:.1f}%)' if count > 1 else ''}{separator}{int(count):,} of {int(of):,}"
+
+
+def is_partial(table: pd.DataFrame) -> bool:
+    """Whether some means in a table of `homogeneity` are not of all intervals."""
+    return any((table[f"{metric}_intervals"] < table["intervals"]).any() for metric in metrics_in(table))
+
+
+PARTIAL_NOTE = (
+    "Where it says N of M, only N of the M intervals have a value: a hit rate has none in an interval without an "
+    "access, and may be of few accesses in others."
+)
 
 
 def _spread(metric: str, values: NDArray[np.float64], mass: NDArray[np.float64]) -> dict[str, float]:
@@ -58,7 +88,12 @@ def _spread(metric: str, values: NDArray[np.float64], mass: NDArray[np.float64])
         mean = float(share @ values[defined])
         deviation = float(np.sqrt(share @ (values[defined] - mean) ** 2))
         cov = deviation / abs(mean) if mean else 0.0
-    return {f"{metric}_mean": mean, f"{metric}_std": deviation, f"{metric}_cov": cov}
+    return {
+        f"{metric}_mean": mean,
+        f"{metric}_std": deviation,
+        f"{metric}_cov": cov,
+        f"{metric}_intervals": int(defined.sum()),
+    }
 
 
 def similarity(vectors: BasicBlockVectors | ArrayLike, at_most: int = 1000) -> NDArray[np.float64]:

@@ -16,7 +16,15 @@ from measure.cycle_close.rate_labels import RATE_LABELS
 from measure.program_phases.bbv import BasicBlockVectors
 from measure.program_phases.choose import Phases
 from measure.program_phases.estimates import FULL, POINTS, warmed_by
-from measure.program_phases.homogeneity import PROGRAM, faintest, similarity
+from measure.program_phases.homogeneity import (
+    PARTIAL_NOTE,
+    PROGRAM,
+    faintest,
+    is_partial,
+    mean_text,
+    metrics_in,
+    similarity,
+)
 from measure.report.elements import Step, bullets, data_link, paragraph, section, table, to_do
 from measure.report.page import csv_uri, plain_page
 from measure.report.traces import Line, Row, Square, Strip, TraceFigure, scripts
@@ -286,12 +294,12 @@ def _uniform(shown: Shown) -> Markup:
     """Mean and spread of each metric within the phases."""
     assert shown.uniform is not None
     uniform = shown.uniform
-    metrics = [column.removesuffix("_mean") for column in uniform.columns if column.endswith("_mean")]
+    metrics = metrics_in(uniform)
     largest = sorted((one for one in uniform.index if one != PROGRAM), key=lambda one: -uniform.loc[one, "share"])
     rows = []
     for name in (PROGRAM, *largest[:MOST_PHASES]):
         row = uniform.loc[name]
-        spreads = [_spread(row[f"{metric}_mean"], row[f"{metric}_cov"]) for metric in metrics]
+        spreads = [mean_text(row, metric) for metric in metrics]
         rows.append(
             (
                 "whole program" if name == PROGRAM else f"phase\u00a0{name}",
@@ -307,7 +315,8 @@ def _uniform(shown: Shown) -> Markup:
         Markup('<p class="note">{} {}</p>').format(
             "Mean of the intervals of a phase (a mean of hit rates is not the rate over all accesses, which the table "
             "above has), and in brackets their standard deviation in percent of it. A phase that spreads much less "
-            "than the whole program is one; a large phase that spreads as much is badly represented by one point.",
+            "than the whole program is one; a large phase that spreads as much is badly represented by one point."
+            + (f" {PARTIAL_NOTE}" if is_partial(uniform) else ""),
             data_link("homogeneity", data, "Data of this table (CSV)"),
         ),
     )  # fmt: skip
@@ -351,7 +360,3 @@ def _number(value: float | None) -> str:
 def _with_error(one: Mapping[str, float | None]) -> str:
     error = one["error_percent"]
     return _number(one["value"]) + (f" ({error:.2f}%)" if error is not None else "")
-
-
-def _spread(mean: float, cov: float) -> str:
-    return "-" if np.isnan(mean) else f"{mean:.3f} ({100 * cov:.1f}%)"

@@ -11,7 +11,7 @@ from rich.markup import escape
 from measure.console.tables import print_table
 from measure.program_phases.bbv import BasicBlockVectors
 from measure.program_phases.choose import Phases
-from measure.program_phases.homogeneity import PROGRAM
+from measure.program_phases.homogeneity import PARTIAL_NOTE, PROGRAM, is_partial, mean_text, metrics_in
 from measure.program_phases.points import SimulationPoints
 
 if TYPE_CHECKING:
@@ -57,21 +57,20 @@ def print_phases(
 
 def _print_uniform(console: Console, uniform: pd.DataFrame, found: Phases) -> None:
     """Print mean and spread of each metric in the largest phases."""
-    metrics = [column.removesuffix("_mean") for column in uniform.columns if column.endswith("_mean")]
-    title = "Mean over intervals (standard deviation in percent of it)"
+    metrics = metrics_in(uniform)
+    title = "Mean of the intervals' own rates (standard deviation in percent of it)"
     largest = [str(phase) for phase in np.argsort(-found.weights, kind="stable") if found.weights[phase] > 0]
     if len(largest) > _SHOWN_PHASES:
         title += f", the {_SHOWN_PHASES} largest phases"
-    rows = []
-    for name in (PROGRAM, *largest[:_SHOWN_PHASES]):
-        row = dict(zip(uniform.columns, uniform.loc[name].to_numpy(dtype=float), strict=True))
-        cells = []
-        for metric in metrics:
-            mean, spread = row[f"{metric}_mean"], row[f"{metric}_cov"]
-            cells.append("-" if math.isnan(mean) else f"{mean:.3f} ({100 * spread:.1f}%)")
-        rows.append((name, f"{100 * row['share']:.1f}", *cells))
+    shown = uniform.loc[[PROGRAM, *largest[:_SHOWN_PHASES]]]
+    rows = [
+        (str(name), f"{100 * row['share']:.1f}", *(mean_text(row, metric, "\n") for metric in metrics))
+        for name, row in shown.iterrows()
+    ]
     headings = ("phase", "share\n\\[%]", *map(_short, metrics))
     print_table(console, title, headings, rows, right=range(1, len(headings)))
+    if is_partial(shown):
+        console.print(PARTIAL_NOTE, style="dim")
 
 
 def print_estimates(console: Console, estimated: dict[str, dict[str, dict[str, float]]]) -> None:
@@ -85,10 +84,11 @@ def print_estimates(console: Console, estimated: dict[str, dict[str, dict[str, f
         for method in estimated
         if method not in by_warm_up
     }
-    _print_methods(console, estimated, others, "Whole program by (error); intervals cut out of full simulation, warm")
+    title = "Rates of totals by (error); intervals cut out of full simulation, warm"
+    _print_methods(console, estimated, others, title)
     if by_warm_up:
         methods = {FULL: others[FULL], POINTS: "cut out, warm", **by_warm_up}
-        _print_methods(console, estimated, methods, "Simulation points by warm-up (error)")
+        _print_methods(console, estimated, methods, "Rates of the points' totals by warm-up (error)")
 
 
 def _print_methods(

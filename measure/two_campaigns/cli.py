@@ -31,8 +31,8 @@ def compare(
     another machine. Two verdicts that differ prove no difference, for one of them may have missed by little. So for
     each variant and pair of metrics that both have, this command tests the difference of the two changes of z, within
     a run and across runs, with the run as the unit and one chance of a false alarm over all pairs and variants. Also
-    says how the two designs differ. Leaves DIR/compare.html and DIR/compare.json. For --fail-on, the verdict is that
-    on the difference.
+    says how the two designs differ, and when both have the same runs, which show nothing. Leaves DIR/compare.html and
+    DIR/compare.json. For --fail-on, the verdict is that on the difference.
 
     \b
       measure compare results/before results/after

@@ -71,6 +71,7 @@ def as_json(found: CampaignsCompared) -> dict[str, Any]:
         "variants": {one.name: _variant_json(one) for one in found.variants},
         "only_before": list(found.only_before),
         "only_after": list(found.only_after),
+        "repeated": list(found.repeated),
         "design": [asdict(fact) for fact in found.facts],
         "findings": list(found.findings),
     }
@@ -107,7 +108,9 @@ def _number(value: float) -> float | None:
 
 
 def _print(console: Console, found: CampaignsCompared) -> None:
-    """Print tables that fit the terminal."""
+    """Print tables that fit the terminal, after a notice that is to be read first."""
+    if found.notice:
+        console.print(found.notice, style="yellow", highlight=False, markup=False)
     headings = ("variant", "before", "after", "difference of\nthe changes", "p (all\npairs)")
     rows = [
         (
@@ -135,7 +138,7 @@ def _print(console: Console, found: CampaignsCompared) -> None:
         print_table(console, "What differs between the designs", ("setting", "before", "after"), facts)
     else:
         console.print("The two designs are the same.", highlight=False)
-    for finding in found.findings:
+    for finding in found.findings[1 if found.notice else 0 :]:
         console.print(f"- {escape(finding)}", highlight=False)
 
 

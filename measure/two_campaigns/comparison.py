@@ -29,6 +29,7 @@ from measure.stats.correlation import RHO_CEILING, fisher_z, spearman
 from measure.two_campaigns.across import AcrossRuns, common_duplicates
 from measure.two_campaigns.change_test import FEWEST_RUNS, ChangeTest, compare_changes, smallest_p
 from measure.two_campaigns.design_facts import DesignFact, different_programs, differing_facts
+from measure.two_campaigns.repeated_runs import repeated_variants
 
 _MOST_RUNS = 50  # that are looked at for how many suffice
 NULL_HYPOTHESIS = (
@@ -147,7 +148,8 @@ def _sizes(shown: Sequence[PairChange]) -> list[str]:
 class CampaignsCompared:
     """Two campaigns compared. ``only_before``, ``only_after``: variants that the other campaign does not have;
     ``notes``: sentences on runs and metrics that are left out; ``campaign_file``: of the second campaign; ``programs``:
-    the names of both programs where they are not two versions of one."""
+    the names of both programs where they are not two versions of one; ``repeated``: variants of which, and of whose
+    baselines, one campaign has only runs that the other has, too."""
 
     before: str
     after: str
@@ -161,10 +163,24 @@ class CampaignsCompared:
     alpha: float
     campaign_file: str = ""
     programs: tuple[str, str] | None = None
+    repeated: tuple[str, ...] = ()
+
+    @property
+    def notice(self) -> str:
+        """A sentence to be read first where all runs of one campaign are the other's, or ""."""
+        if not self.variants or len(self.repeated) < len(self.variants):
+            return ""
+        return (
+            f"All compared runs of {self.before} and {self.after}, baselines included, have the same numbers: they are "
+            "the same runs, and no evidence of their own, so that nothing is shown. One directory may be a copy of the "
+            "other, or a change did not reach the program: build it again and repeat `measure run`. If program, "
+            "counters and machine are meant to be the same, another seed (`measure run --set seed=2`) makes other runs."
+        )
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """Sentences: that the programs differ, the variants, the gravest first, then what is left out."""
+        """Sentences: that the runs are the same or the programs differ, the variants, the gravest first, then what is
+        left out."""
         alone = [
             f"{', '.join(names)}: only in {side}, so not compared."
             for names, side in ((self.only_before, self.before), (self.only_after, self.after))
@@ -175,7 +191,12 @@ class CampaignsCompared:
             "without any instrumentation, so a difference says how two programs react, not what a new version of one "
             "or another set of metrics does."
         ] if self.programs else []  # fmt: skip
-        return (*other, *(one.text for one in self.variants), *alone, *self.notes)
+        same = [
+            f"{', '.join(self.repeated)}: runs and baselines have the same numbers in both campaigns, as the program "
+            "is the same, so that no difference can show."
+        ] if self.repeated and not self.notice else []  # fmt: skip
+        first = [self.notice] if self.notice else []
+        return (*first, *other, *(one.text for one in self.variants), *same, *alone, *self.notes)
 
 
 @dataclass(frozen=True)
@@ -223,7 +244,9 @@ def compare_results(
     same_machine = campaigns[0].host is None and campaigns[1].host is None  # a host's pairs share no noise with others
     paired = same_noise and same_machine and all(campaign.pairs for campaign in campaigns)
     memo: Memo = {}
-    variants = [_variant(name, sides, metrics, paired, delta, alpha, len(names), memo) for name in names]
+    repeated = repeated_variants(first.runs, second.runs, names, metrics, paired)
+    anew = len(repeated) < len(names)
+    variants = [_variant(name, sides, metrics, paired, delta, alpha, len(names), anew, memo) for name in names]
     order = {verdict: n for n, verdict in enumerate(VERDICTS)}
     notes = [
         f"{side.missing} runs of {side.directory} are missing or failed, and left out."
@@ -250,7 +273,7 @@ def compare_results(
         str(before), str(after), metrics, tuple(sorted(variants, key=lambda one: order[one.verdict])),
         differing_facts(first.plan, second.plan),
         tuple(name for name in sets[0] if name not in sets[1]), tuple(name for name in sets[1] if name not in sets[0]),
-        tuple(notes), delta, alpha, second.plan.campaign_file, different_programs(first.plan, second.plan),
+        tuple(notes), delta, alpha, second.plan.campaign_file, different_programs(first.plan, second.plan), repeated,
     )  # fmt: skip
 
 
@@ -289,8 +312,9 @@ def _side(directory: Path) -> _Side:
 
 def _variant(
     name: str, sides: Sequence[_Side], metrics: Sequence[str], paired: bool, delta: float, alpha: float,
-    n_variants: int, memo: Memo,
+    n_variants: int, anew: bool, memo: Memo,
 ) -> VariantChange:  # fmt: skip
+    """``anew``: whether the second campaign made runs of its own; otherwise nothing can be shown."""
     compared_runs = [
         compared(side.plan.campaign, runs_of(side.runs, BASELINE), runs_of(side.runs, name)) for side in sides
     ]
@@ -312,7 +336,8 @@ def _variant(
     for couples, changes in scopes:
         tables = [mine[chosen] for mine, chosen in zip(changes, rows, strict=True)]
         assessable = [
-            all(one.of(*couple) != "not assessable" for one in verdicts)
+            anew
+            and all(one.of(*couple) != "not assessable" for one in verdicts)
             and bool(np.isfinite(np.concatenate(tables)[:, n]).all())
             for n, couple in enumerate(couples)
         ]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from measure.errors import CampaignError
-from measure.result_files import check_own_results, check_results_place
+from measure.errors import CampaignError, StoreError
+from measure.result_files import check_own_results, check_results_place, write_atomically
 
 
 def with_results(directory: Path, campaign: str | None = None, summary_format: str | None = None) -> Path:
@@ -18,6 +18,20 @@ def with_results(directory: Path, campaign: str | None = None, summary_format: s
     summary = {} if summary_format is None else {"format": summary_format}
     (directory / "summary.json").write_text(json.dumps(summary))
     return directory
+
+
+def test_a_full_disk_keeps_runs_only_where_there_are_some(tmp_path: Path) -> None:
+    """What `measure cycleclose` and `measure phases` have done is lost: they keep nothing to go on from."""
+
+    def fail(path: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(StoreError, match=r"make room or choose another place with --out, and start again$"):
+        write_atomically(tmp_path / "trace.parquet", fail)
+    (tmp_path / "traces").mkdir()
+    for path in (tmp_path / "report.html", tmp_path / "traces" / "a.parquet"):
+        with pytest.raises(StoreError, match=r"start again: the runs that are finished stay where they are$"):
+            write_atomically(path, fail)
 
 
 def test_results_of_the_same_command_and_campaign_are_its_own(tmp_path: Path) -> None:

@@ -257,8 +257,8 @@ GOOD = np.arange(12.0).reshape(6, 2)
             "other is nan at record 0 of channel 0: expected finite numbers",
         ),
         ((GOOD, GOOD), {"method": "magic"}, "unknown method 'magic': expected one of auto, full, checkpoint"),
-        ((GOOD, GOOD), {"band": 1.5}, r"band 1.5: expected a penalty of at least 0 and a band in \(0, 1\]"),
-        ((GOOD, GOOD), {"step_penalty": -1.0}, "step_penalty -1.0"),
+        ((GOOD, GOOD), {"band": 1.5}, "band: got 1.5, expected a fraction of the longer trace"),
+        ((GOOD, GOOD), {"step_penalty": -1.0}, "step_penalty: got -1.0, expected a number"),
         ((GOOD, GOOD), {"method": "tslearn", "step_penalty": 1.0}, "tslearn knows no step_penalty, got 1.0"),
         (
             (np.zeros((20_000, 1)),) * 2,

@@ -13,13 +13,14 @@ import pytest
 import yaml
 
 from measure.campaign import analysis
-from measure.campaign.advice import Counted, advice, even_records, more_runs
+from measure.campaign.advice import Counted, advice, even_records, more_runs, words_of_campaign
 from measure.campaign.campaign_file import load_campaign
 from measure.campaign.campaign_model import Campaign
 from measure.campaign.controls import Controls, Injection
 from measure.perturbation.analysis_types import Perturbation, Verdict
 from measure.report.model import ReportData, Signals, VariantReport
 
+FILE = "CAMPAIGN.yaml"
 GIVEN: dict[str, Any] = {
     "name": "mine", "program": {"source": "mine.c"}, "machine": "m.yaml", "sampling": {"every": "4000 cycles"},
     "hardware_metrics": ["PAPI_TOT_INS", "PAPI_LD_INS"], "baselines": 8, "replicates": 8, "seed": 3,
@@ -52,7 +53,7 @@ def told(variants: list[VariantReport], added: float = 300.0, **events: float) -
         ), added)
         for one in variants
     }  # fmt: skip
-    return advice(variants, counted, campaign_of(**{one.name: one.software_metrics for one in variants}), "")
+    return advice(variants, counted, campaign_of(**{one.name: one.software_metrics for one in variants}), FILE)
 
 
 def test_nothing_is_said_without_a_perturbation() -> None:
@@ -118,12 +119,12 @@ def test_metrics_that_cost_nothing_are_not_said_to_add_instructions() -> None:
     """ "100% of the 749,875 events in the records of a run" stood beside metrics that no counter of the program has."""
     one = variant("x", "ab", "perturbed")
     campaign = campaign_of(x=("a", "b"))
-    alone = advice([one], {"x": Counted({}, (), 300.0, ("a", "b"))}, campaign, "")
+    alone = advice([one], {"x": Counted({}, (), 300.0, ("a", "b"))}, campaign, FILE)
     assert alone[0] == (
         "x: none of its metrics costs the measured program an instruction (method probe or second_run): its +1.50% "
         "instructions come from code that the compiler makes otherwise where a probe stands."
     )
-    beside = advice([one], {"x": Counted({"b": 100.0}, (), 300.0, ("a",))}, campaign, "")
+    beside = advice([one], {"x": Counted({"b": 100.0}, (), 300.0, ("a",))}, campaign, FILE)
     assert beside[0].startswith("x: most of its +1.50% instructions come from b: 100% of the 100 events")
 
 
@@ -161,7 +162,7 @@ def test_an_explanation_of_one_variant_leaves_the_advice_for_the_others(monkeypa
     monkeypatch.setattr(analysis, "_counted", lambda *_: {})
     signals = Signals("baseline", (), np.zeros((4, 0)))
     data = ReportData("t", "s", (), np.zeros((2, 0, 0)), signals, variants, ("A pair.", *given), (), "")
-    plan: Any = SimpleNamespace(campaign=None, campaign_file="c.yaml")
+    plan: Any = SimpleNamespace(campaign=None, campaign_words="c.yaml")
     outcome: Any = None
     told = analysis.with_explanation(data, plan, outcome, {"first": ["it is a.", "do b."]}).findings
     assert told[:3] == ("A pair.", "first: it is a.", "first: do b.")
@@ -181,30 +182,30 @@ def test_one_metric_that_perturbs_is_explained_and_cannot_be_split() -> None:
 def test_the_command_for_more_runs_settles_what_is_inconclusive() -> None:
     campaign = Campaign.model_validate(GIVEN)
     variants = [opened("x", "inconclusive", 5), opened("y", "inconclusive", 21), opened("z", "equivalent", None)]
-    assert more_runs(variants, campaign, "", looks=1) == [
+    assert more_runs(variants, campaign, FILE, looks=1) == [
         "Next: more runs would probably settle the variants x, y: `measure run CAMPAIGN.yaml --set baselines=29 "
         "--set replicates=29 --set seed=4 --out results/mine-seed4` makes a new campaign of 29 runs, since no further "
         "look at this one is planned. 21 more of each is a forecast (4 to 68, as 20 runs tell the variance of z "
         "roughly)."
     ]
     # 605 baselines were advised without a word on the hours that they take.
-    (priced,) = more_runs(variants, campaign, "", looks=1, run_seconds=300.0)
+    (priced,) = more_runs(variants, campaign, FILE, looks=1, run_seconds=300.0)
     assert "makes a new campaign of 29 runs (2 to 3 h), since" in priced
     # The runs of every variant, of the null control and for the sources of noise count, too.
     metrics = {name: {"event": "entry", "function": name} for name in "ab"}
     changes = {"software_metrics": metrics, "variants": {"x": ["a"], "y": ["a", "b"]}, "variance_runs": 4}
     whole = Campaign.model_validate({**GIVEN, **changes, "baselines": 12})
-    assert "a new campaign of 132 runs," in more_runs(variants, whole, "", looks=1)[0]  # 33 + 3 * 29 + 3 * 4
+    assert "a new campaign of 132 runs," in more_runs(variants, whole, FILE, looks=1)[0]  # 33 + 3 * 29 + 3 * 4
     looks = whole.model_copy(update={"looks": 2})
-    assert "adds 84 runs to these" in more_runs(variants, looks, "", looks=1)[0]  # 4 * 21
+    assert "adds 84 runs to these" in more_runs(variants, looks, FILE, looks=1)[0]  # 4 * 21
     planned = campaign.model_copy(update={"looks": 2})
-    assert more_runs(variants[:1], planned, "", looks=1) == [
+    assert more_runs(variants[:1], planned, FILE, looks=1) == [
         "Next: more runs would probably settle the variant x: `measure run CAMPAIGN.yaml --set baselines=13 "
         "--set replicates=13` adds 5 runs to these, as look 2 of 2 that are planned. 5 more of "
         "each is a forecast (1 to 34, as 20 runs tell the variance of z roughly)."
     ]
-    assert more_runs(variants, campaign, "", looks=1, missing=True) == []
-    assert more_runs([opened("x", "inconclusive", None), opened("y", "perturbed", 4)], campaign, "", looks=1) == []
+    assert more_runs(variants, campaign, FILE, looks=1, missing=True) == []
+    assert more_runs([opened("x", "inconclusive", None), opened("y", "perturbed", 4)], campaign, FILE, looks=1) == []
 
 
 def test_a_metric_that_every_open_pair_involves_can_be_left_out() -> None:
@@ -214,7 +215,7 @@ def test_a_metric_that_every_open_pair_involves_can_be_left_out() -> None:
     verdicts: list[tuple[str, Verdict]] = [("im", "inconclusive"), ("ml", "inconclusive"), ("il", "equivalent")]
     pairs: Any = tuple(SimpleNamespace(a=both[0], b=both[1], verdict=verdict) for both, verdict in verdicts)
     shared = replace(one, inner=replace(one.inner, pairs=pairs))
-    first, second = more_runs([shared], campaign, "", looks=1)
+    first, second = more_runs([shared], campaign, FILE, looks=1)
     assert first.startswith(
         "Next: without m, which every open pair involves, nothing may be open: `measure run CAMPAIGN.yaml --set "
         "'hardware_metrics=["
@@ -222,7 +223,7 @@ def test_a_metric_that_every_open_pair_involves_can_be_left_out() -> None:
     assert first.endswith("--set seed=4 --out results/mine-without-m` makes a new campaign of 8 runs.")
     assert second.startswith("Next: more runs would probably settle the variant x: ")
     everything: Any = tuple(SimpleNamespace(a=each.a, b=each.b, verdict="inconclusive") for each in pairs)
-    assert len(more_runs([replace(one, inner=replace(one.inner, pairs=everything))], campaign, "", looks=1)) == 1
+    assert len(more_runs([replace(one, inner=replace(one.inner, pairs=everything))], campaign, FILE, looks=1)) == 1
 
 
 def test_more_runs_than_anybody_makes_are_no_step() -> None:
@@ -234,14 +235,14 @@ def test_more_runs_than_anybody_makes_are_no_step() -> None:
         "longer program, longer records or a larger delta may: `measure run --dry-run CAMPAIGN.yaml`, with such "
         "changes by --set, says what it would find."
     )
-    assert more_runs([hopeless], campaign, "", looks=1) == [without_runs]
-    first, second = more_runs([hopeless, near], campaign, "", looks=1)
+    assert more_runs([hopeless], campaign, FILE, looks=1) == [without_runs]
+    first, second = more_runs([hopeless, near], campaign, FILE, looks=1)
     assert first.startswith("Next: more runs would probably settle the variant y: ")
     assert "baselines=29" in first
     assert second == without_runs
-    assert more_runs([opened("x", "changed", 819)], campaign, "", looks=1) == []
+    assert more_runs([opened("x", "changed", 819)], campaign, FILE, looks=1) == []
     missed = Controls((), Injection("a", "b", False, 0.5, -0.4), False, 0.4)
-    (found,) = more_runs([hopeless], campaign, "", looks=1, controls=missed)
+    (found,) = more_runs([hopeless], campaign, FILE, looks=1, controls=missed)
     assert "baselines=16" in found
 
 
@@ -249,16 +250,16 @@ def test_the_size_of_a_change_has_a_command_that_is_no_unplanned_look() -> None:
     # The report told the number of runs without a command, and to extend the campaign was an unplanned look.
     campaign = Campaign.model_validate(GIVEN)
     changed = opened("x", "changed", 5)
-    (told,) = more_runs([changed, opened("y", "perturbed", None)], campaign, "", looks=1)
+    (told,) = more_runs([changed, opened("y", "perturbed", None)], campaign, FILE, looks=1)
     assert told == (
         "Next: more runs would probably show whether the change of x exceeds delta: `measure run CAMPAIGN.yaml "
         "--set baselines=13 --set replicates=13 --set seed=4 --out results/mine-seed4` makes a new campaign of "
         "13 runs, since no further look at this one is planned. 5 more of each is a forecast (1 to 34, as 20 runs tell "
         "the variance of z roughly)."
     )
-    (settled,) = more_runs([changed, opened("z", "inconclusive", 9)], campaign, "", looks=1)
+    (settled,) = more_runs([changed, opened("z", "inconclusive", 9)], campaign, FILE, looks=1)
     assert "settle the variant z: " in settled
-    assert more_runs([opened("x", "changed", None)], campaign, "", looks=1) == []
+    assert more_runs([opened("x", "changed", None)], campaign, FILE, looks=1) == []
 
 
 def test_a_control_that_failed_has_a_command_too() -> None:
@@ -268,7 +269,7 @@ def test_a_control_that_failed_has_a_command_too() -> None:
 
     def said(variants: list[VariantReport], controls: Controls, looks: int = 1) -> list[str]:
         planned = campaign.model_copy(update={"looks": looks})
-        return more_runs(variants, planned, "", looks=1, controls=controls)
+        return more_runs(variants, planned, FILE, looks=1, controls=controls)
 
     equivalent, opened_one = [opened("x", "equivalent", None)], [opened("x", "inconclusive", 21)]
     assert said(equivalent, Controls((same,), injection, True, 0.002)) == []
@@ -304,7 +305,7 @@ def test_uneven_records_have_the_command_for_even_ones() -> None:
     campaign = Campaign.model_validate(GIVEN)
 
     def steps(campaign: Campaign, long: int) -> list[str]:
-        return even_records(campaign, [run_with_two_records_of(long)], "")
+        return even_records(campaign, [run_with_two_records_of(long)], FILE)
 
     assert steps(campaign, 4000) == []
     assert steps(campaign, 9000) == [
@@ -321,7 +322,7 @@ def test_uneven_records_have_the_command_for_even_ones() -> None:
 def test_even_records_are_the_first_step_and_no_more_runs_with_uneven_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     metrics = {name: {"event": "entry", "function": name} for name in "ab"}
     campaign = Campaign.model_validate({**GIVEN, "software_metrics": metrics, "variants": {"x": ["a", "b"]}})
-    plan: Any = SimpleNamespace(campaign=campaign, campaign_file="", history=None, specs=())
+    plan: Any = SimpleNamespace(campaign=campaign, campaign_file="", campaign_words=FILE, history=None, specs=())
     monkeypatch.setattr(analysis, "_counted", lambda *_: {})
 
     def told(cycles: int) -> list[str]:
@@ -330,3 +331,12 @@ def test_even_records_are_the_first_step_and_no_more_runs_with_uneven_ones(monke
 
     assert told(4000) == ["Next: more runs would pr"]
     assert told(9000) == ["Next: records of 3900 in"]
+
+
+def test_commands_have_the_settings_that_the_campaign_was_run_with() -> None:
+    """Without them, the next campaign would have the file's values."""
+    words = words_of_campaign(FILE, ("delta=0.1", "variants={one: [a]}"))
+    assert words == "CAMPAIGN.yaml --set delta=0.1 --set 'variants={one: [a]}'"
+    assert words_of_campaign("") == "CAMPAIGN.yaml"
+    (told,) = even_records(Campaign.model_validate(GIVEN), [run_with_two_records_of(9000)], words)
+    assert f"`measure run {words} --set 'sampling.every=" in told

@@ -132,6 +132,7 @@ def test_a_campaign_without_software_metrics_says_so(folder: Path) -> None:
     assert "4 runs: 4 baselines, compared with nothing: the campaign has no software metrics." in words
     assert "demo: 4 baselines; about" in words
     assert "name some under `software_metrics:` in" in words
+    assert f"`measure run --counts {shown_path(str(folder / 'c.yaml'))}` then" in words  # which has metrics then
     assert json.loads((folder / "out" / "summary.json").read_text())["variants"] == {}
     assert "Nothing was compared" in (folder / "out" / "report.html").read_text()
 
@@ -278,7 +279,9 @@ def test_full_disk_leaves_nothing_half_written(folder: Path, monkeypatch: pytest
     monkeypatch.setattr(measure.campaign.store, "_write_parquet", fills_up)
     result = run_fake(folder)
     assert result.exit_code == 1
-    assert "cannot be written: No space left on device; make room" in result.output
+    output = " ".join(result.output.split())
+    assert "cannot be written: No space left on device; make room" in output
+    assert "start again: the runs that are finished stay where they are" in output
     traces = folder / "out" / "traces"
     assert len(list(traces.glob("*.parquet"))) == 4
     assert not list(traces.glob(".*"))
@@ -427,3 +430,14 @@ def test_a_program_that_fails_or_never_ends(folder: Path) -> None:
     result = measure("run", folder / "c.yaml", "--out", folder / "out2", "--workers", "2")
     assert result.exit_code == 1
     assert "did not end within 50,000 instructions" in result.output
+
+
+def test_next_commands_repeat_the_settings(folder: Path) -> None:
+    """A campaign that was run with another delta was followed by one with the file's."""
+    given = ("--set", "delta=0.01", "--set", "baselines=4", "--set", "replicates=2")
+    result = measure("run", folder / "c.yaml", *given, "--out", folder / "out", "--target", "fake", "--workers", "2")
+    assert result.exit_code == 0, result.output
+    again = measure("report", folder / "out")
+    command = f"measure run {shown_path(str(folder / 'c.yaml'))} --set delta=0.01 --set baselines=4 --set replicates=2"
+    for output in (result.output, again.output):
+        assert command.replace(" ", "") in "".join(output.split())

@@ -150,7 +150,7 @@ def plan_of(campaign: Campaign) -> Plan:
     builds: dict[str, tuple[BuildFacts, ...]] = {group: (BuildFacts("key", 100, ("missed",)),) for group in sets}
     keys = tuple(spec.variant for spec in specs)
     history = first_look(campaign, "name: m\n", keys, builds)
-    return Plan(campaign, "name: m\n", 10**9, specs, keys, builds, "c.yaml", history)
+    return Plan(campaign, "name: m\n", 10**9, specs, keys, builds, "c.yaml", history, ("delta=0.1",))
 
 
 def load(folder: Path, data: dict[str, Any]) -> Campaign:

@@ -130,10 +130,26 @@ def check_page(folder: Path, table: pd.DataFrame, about: dict[str, Any]) -> None
     assert "--validate" not in re.sub(r"<script.*", "", page, flags=re.S)
 
 
+def test_a_good_end_may_be_another_status_than_0(source: Path, tmp_path: Path) -> None:
+    options = ("--machine", STRONGARM, "--interval", "20k", "--out", tmp_path, "--exit-status")
+    result = cycleclose(*options, "3", source, "3")
+    assert result.exit_code == 0, result.output
+    assert "ended badly" not in result.output
+    about = json.loads((tmp_path / "summary.json").read_text())
+    assert about["complete"] is True
+    assert about["options"] == ["--exit-status", "3"]  # of the commands on the page
+    result = cycleclose(*options, "4", source, "3")
+    assert result.exit_code == 1
+    assert "exit status 3, expected 4: no more" in result.output
+    assert json.loads((tmp_path / "summary.json").read_text())["complete"] is False
+
+
 def test_a_bad_end_keeps_the_trace_and_says_so(source: Path, tmp_path: Path) -> None:
     result = cycleclose("--machine", STRONGARM, "--interval", "20k", "--out", tmp_path, source, "3")
     assert result.exit_code == 1
-    assert "exit status 3: no more" in result.output
+    assert (
+        "exit status 3: no more; if it ends so when all is well, give --exit-status 3, before PROGRAM" in result.output
+    )
     shown = result.stdout.splitlines()
     words = r"The program ended badly after [\d,]+ instructions; what follows is of the time before\."
     assert re.fullmatch(words, shown[0])

@@ -201,6 +201,19 @@ def test_phases_of_a_program_and_of_its_vectors(tmp_path: Path) -> None:
         measure.phases(tmp_path / "missing.bb")
 
 
+def test_programs_that_end_with_another_status_than_0(tmp_path: Path) -> None:
+    source = tmp_path / "seven.c"
+    source.write_text("int main(void) {\n    for (volatile int k = 0; k < 100000; k++) {}\n    return 7;\n}\n")
+    found = measure.phases(source, interval_instructions=20_000)
+    assert found.ending == "exit status 7; if it ends so when all is well, give --exit-status 7, before PROGRAM"
+    assert len(found.labels) > 10
+    assert measure.phases(source, interval_instructions=20_000, exit_status=7).ending is None
+    trace = measure.cycleclose(source, machine=MACHINE, interval_instructions=20_000, exit_status=7)
+    assert trace.ending is None
+    with pytest.raises(measure.CampaignError, match="exit_status: got 256, expected a whole number of at least 0"):
+        measure.phases(source, exit_status=256)
+
+
 def test_cycle_close_trace_and_its_deviation(tmp_path: Path) -> None:
     write_campaign(tmp_path)
     trace = measure.cycleclose(tmp_path / "demo.c", machine=MACHINE, interval_instructions=10_000, validate=True)

@@ -166,6 +166,19 @@ def test_the_time_limit_holds_inside_a_test_and_inside_validation(search_seconds
         assert outcome.stopped == "the time limit of 0.0333333 min"
 
 
+def test_of_equally_good_partitions_the_one_that_fresh_runs_confirmed_is_reported() -> None:
+    pairs = [frozenset(pair) for pair in ({0, 1}, {2, 3}, {0, 2}, {1, 3})]
+    earlier = {group: Verdict("good", "no change") for group in pairs} | {frozenset(range(4)): Verdict("bad", "")}
+    for confirmed in (pairs[:2], pairs[2:]):
+        fresh = {group: Verdict("good", "confirmed") for group in confirmed}
+        asked = SessionOracles(Slow(60.0), Slow(60.0), earlier, fresh)
+        session = Session(4, lambda asked=asked: asked, Budget(1e-6))  # type: ignore[misc]
+        session.run()
+        found = session.result()
+        assert set(found.progress.best.groups) == set(confirmed)
+        assert found.validated == fresh
+
+
 def test_shares_of_a_limit() -> None:
     now = [100.0]
     budget = Budget(240.0, lambda: now[0], load=lambda: 0.5)

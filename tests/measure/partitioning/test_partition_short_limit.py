@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import yaml
@@ -188,6 +189,53 @@ def test_a_limit_that_ends_while_programs_are_built_says_so(folder: Path, monkey
     output = " ".join(ended.output.split())
     assert "No group was measured in the time limit of 1 min: building the programs took all of it." in output
     assert [one["status"] for one in result_of(folder)["groups"]] == ["not tested"] * 2
+
+
+def test_a_limit_too_short_for_anything_keeps_the_result_that_was_validated(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The verdicts from before are read however short the limit is."""
+    use(SlowMachine(), monkeypatch)
+    monkeypatch.setattr(oracle, "decide", lambda *arguments: Verdict("good", "no change", runs=3))
+    assert run(folder).exit_code == 0
+    before = result_of(folder)
+    assert before["confirmed"]
+    use(SlowMachine(), monkeypatch)  # whose clock shows the true time, as the timer needs it
+    ended = run(folder, "--minutes", "0.0001")
+    assert ended.exit_code == 0, ended.output
+    output = " ".join(ended.output.split())
+    assert "leaves no time for another step; the best so far, and all verdicts are kept." in output
+    assert f"verdicts from before: {len(before['tested'])};" in output
+    found = result_of(folder)
+    assert found["groups"] == before["groups"]
+    assert (found["confirmed"], found["tested"]) == (True, before["tested"])
+
+    def building(*arguments: object) -> None:
+        raise OutOfTime
+
+    files = {path: path.read_bytes() for path in (folder / "out").glob("partition*")}
+    assert len(files) == 3
+    monkeypatch.setattr(oracle, "make_plan", building)
+    ended = run(folder, "--minutes", "1")
+    assert ended.exit_code == 1
+    output = " ".join(ended.output.split())
+    assert "leaves no time for another step; no group was measured." in output
+    assert f"Nothing was written: the files of an earlier search in {folder / 'out'} stay as they are." in output
+    assert {path: path.read_bytes() for path in (folder / "out").glob("partition*")} == files
+
+
+def test_the_limit_holds_while_programs_are_built(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[object] = []
+
+    def make_plan(campaign: object, document: object, notify: object, target: object, begin: Any) -> None:
+        begin(False)
+        built.append(campaign)
+
+    monkeypatch.setattr(oracle, "make_plan", make_plan)
+    ended = run(folder, "--minutes", "0.0001")
+    assert ended.exit_code == 1
+    assert "building the programs took all of it" in " ".join(ended.output.split())
+    assert not built
 
 
 def test_the_comparison_within_runs_stays_when_alignment_takes_too_long(

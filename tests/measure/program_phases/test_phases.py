@@ -15,10 +15,10 @@ from rich.console import Console
 from measure.program_phases.bbv import BasicBlockVectors, from_dense
 from measure.program_phases.choose import Phases, Search, choose_k, find_phases, search_k
 from measure.program_phases.estimates import FULL, POINTS
-from measure.program_phases.homogeneity import faintest, homogeneity, similarity
+from measure.program_phases.homogeneity import faintest, homogeneity, is_partial, mean_text, metrics_in, similarity
 from measure.program_phases.points import estimate, estimate_rate, first_n, simulation_points, skip_then_n
 from measure.program_phases.projection import project
-from measure.program_phases.terminal import print_estimates
+from measure.program_phases.terminal import _print_uniform, print_estimates
 from tests.measure.program_phases import phases_naive as naive
 
 
@@ -120,7 +120,7 @@ def test_bisection_looks_where_the_score_is_short() -> None:
 def test_find_phases_refuses() -> None:
     points = np.zeros((3, 2))
     for change, message in (
-        ({"max_k": 0}, "got max_k = 0 and 5 seeds"),
+        ({"max_k": 0}, "got max_k = 0, expected at least 1"),
         ({"k": 0}, "got k = 0, expected at least 1"),
         ({"threshold": 1.5}, "got a threshold of 1.5, expected 0 to 1"),
         ({"search": "random"}, "got the search 'random', expected one of all, bisect"),
@@ -238,6 +238,26 @@ def test_homogeneity_leaves_intervals_without_a_value_out() -> None:
     metrics = pd.DataFrame({"hits": [0.5, np.nan, np.nan, np.nan]})
     table = homogeneity([0, 0, 1, 1], metrics)
     assert table["hits_mean"].to_dict() == {"program": 0.5, "0": 0.5, "1": pytest.approx(np.nan, nan_ok=True)}
+    assert table["hits_intervals"].to_dict() == {"program": 1, "0": 1, "1": 0}
+
+
+def test_a_mean_says_of_how_many_intervals_it_is() -> None:
+    metrics = pd.DataFrame({"cpi": [1.0, 3.0, 2.0, 2.0], "hits": [0.5, 0.7, np.nan, np.nan]})
+    table = homogeneity([0, 0, 0, 1], metrics)
+    texts = {name: [mean_text(row, metric) for metric in metrics_in(table)] for name, row in table.iterrows()}
+    assert texts == {
+        "program": ["2.000 (35.4%)", "0.600 (16.7%), 2 of 4"],
+        "0": ["2.000 (40.8%)", "0.600 (16.7%), 2 of 3"],
+        "1": ["2.000 (0.0%)", "-"],
+    }
+    alone = homogeneity([0, 0], pd.DataFrame({"hits": [0.5, np.nan]}))
+    assert mean_text(alone.iloc[1], "hits", "\n") == "0.500\n1 of 2"  # one interval has no spread
+    assert is_partial(table)
+    assert not is_partial(homogeneity([0, 0], pd.DataFrame({"cpi": [1.0, 2.0]})))
+    written = io.StringIO()
+    found = Phases(np.zeros(2, np.int32), 1, np.zeros((1, 1)), np.zeros(2), np.ones(1), {1: 0.0})
+    _print_uniform(Console(width=160, file=written), alone, found)
+    assert "Where it says N of M, only N of the M intervals have a value" in written.getvalue()
 
 
 def test_similarity_is_that_of_the_plain_twin() -> None:

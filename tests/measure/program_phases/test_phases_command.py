@@ -45,9 +45,9 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "two.c").write_text(TWO_PHASES)
     result = measure("--interval", "20k", "--machine", MACHINE, "--out", folder / "out", folder / "two.c")
     assert result.exit_code == 0, result.output
-    assert "Whole program by (error); intervals cut out of full simulation, warm" in result.output
-    assert "Simulation points by warm-up (error)" in result.output
-    assert "Mean over intervals (standard deviation in percent of it)" in result.output
+    assert "Rates of totals by (error); intervals cut out of full simulation, warm" in result.output
+    assert "Rates of the points' totals by warm-up (error)" in result.output
+    assert "Mean of the intervals' own rates (standard deviation in percent of it)" in result.output
     return folder
 
 
@@ -175,6 +175,9 @@ def test_a_program_that_fails_is_said_to(traced: Path, tmp_path: Path) -> None:
     assert "exit status 3" in result.output
     assert "no file of yours" not in result.output
     assert (tmp_path / "two.simpoints").exists()
+    good = measure("--interval", "20k", "--out", tmp_path, "--exit-status", "3", traced / "two.c", "argument")
+    assert good.exit_code == 0, good.output
+    assert "ended badly" not in good.output
 
 
 def test_a_program_that_misses_its_file_is_told_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

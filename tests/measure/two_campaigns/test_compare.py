@@ -248,6 +248,41 @@ def test_results_that_are_compared_with_themselves_are_told(results: Path, tmp_p
     assert "AFTER are one directory" in result.output
 
 
+def test_results_with_the_same_runs_show_nothing(results: Path, tmp_path: Path) -> None:
+    """A copy, or the results of a change that did not reach the program."""
+    shutil.copytree(results / "first", tmp_path / "copy")
+    compare = ("compare", results / "first", tmp_path / "copy", "--out", tmp_path / "out")
+    result = measure(*compare)
+    assert result.exit_code == 0
+    told = " ".join(result.output.split())
+    notice = (
+        f"All compared runs of {results / 'first'} and {tmp_path / 'copy'}, baselines included, have the same numbers: "
+        "they are the same runs, and no evidence of their own, so that nothing is shown."
+    )
+    assert told.replace(" ", "").startswith(notice.replace(" ", ""))  # paths are broken where a line ends
+    assert "shown to be the same" not in told
+    assert "heavy: perturbed before and after; that the changes are the same cannot be shown" in told
+    found = json.loads((tmp_path / "out/compare.json").read_text())
+    assert found["repeated"] == ["light", "heavy"]
+    assert found["findings"][0].startswith(notice)
+    assert {one["difference"]["verdict"] for one in found["variants"].values()} == {"not assessable"}
+    assert "they are the same runs" in (tmp_path / "out/compare.html").read_text()
+    assert measure(*compare, "--fail-on", "perturbed").exit_code == 0
+    assert measure(*compare, "--fail-on", "inconclusive").exit_code == 3
+
+
+def test_a_variant_that_a_change_does_not_reach_is_told(results: Path, tmp_path: Path) -> None:
+    """The runs of `light` are the same in both, those of `heavy` are not."""
+    measure("compare", results / "first", results / "same", "--out", tmp_path / "out")
+    found = json.loads((tmp_path / "out/compare.json").read_text())
+    assert found["repeated"] == ["light"]
+    assert found["variants"]["light"]["difference"]["verdict"] == "equivalent"
+    assert (
+        "light: runs and baselines have the same numbers in both campaigns, as the program is the same, so that no "
+        "difference can show."
+    ) in found["findings"]
+
+
 def test_other_metrics_take_a_row_each_and_another_program_is_told(results: Path) -> None:
     before = load_results(results / "first")[0].plan
     campaign = before.campaign

@@ -167,9 +167,9 @@ def test_compare_and_perturb_have_the_same_options(folder: Path, tmp_path: Path)
     results = folder / "results/mine"
     compared = command("compare", results, results, "--out", tmp_path / "c", "--fail-on", "perturbed,inconclusive",
                        "--junit", tmp_path / "c.xml", "--markdown", tmp_path / "c.md")  # fmt: skip
-    assert compared.exit_code == 0, compared.output  # the same results: every difference is 0
+    assert compared.exit_code == 3, compared.output  # the same runs show nothing
     assert ET.parse(tmp_path / "c.xml").getroot().get("tests") == "2"
-    assert "| light | equivalent | equivalent | equivalent |" in (tmp_path / "c.md").read_text()
+    assert "| light | equivalent | equivalent | not assessable |" in (tmp_path / "c.md").read_text()
     specs = json.loads((results / "plan.json").read_text())["runs"]
     of = {
         name: [results / f"traces/{run['key']}.parquet" for run in specs if run["spec"]["variant"] == name]
