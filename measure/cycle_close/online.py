@@ -64,7 +64,7 @@ class OnlinePhases:
     def end(self, facts: BlockFacts, n_intervals: int) -> Found:
         """What is found of the series, which had ``n_intervals``."""
         found, n = self._found, n_intervals
-        if found.state[0] < n:  # the last interval executed blocks that no interval before it did
+        if found.state[0] < n:  # blocks of the last interval need entries
             self._signatures.extend(facts)
             starts, blocks, executions = self._written.starts, self._written.blocks, self._written.executions
             mine = slice(starts[n - 1], starts[n])

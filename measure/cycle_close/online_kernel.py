@@ -126,7 +126,7 @@ def classify_interval(online: Online, written: Written, found: Found) -> None:
     """Classify the interval that was written last; end the series if the next one is to be simulated.
 
     Ends the series, too, without a row in ``found``, when there are blocks that ``online.places`` does not have, or
-    that have no entry there: then it is to be called again when they have.
+    that need entries there: then it is to be called again when they have them.
     """
     job, row = written.job, written.job[DONE] - 1
     if job[N_BLOCKS] > len(online.places.entries):

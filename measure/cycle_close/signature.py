@@ -53,8 +53,9 @@ class StaticEventCounter:
 class SignatureMaker:
     """Computes the signature of each interval from block executions, one interval after another.
 
-    ``balanced``: a transfer gets the entry with the fewest instructions so far when an interval first executes it, so
-    that frequent ones share no entry while there are enough; else a hash of its address.
+    ``balanced``: a transfer gets the entry with the fewest instructions so far when an interval first executes it, and
+    keeps it for itself, or gets another, when it is first frequent, so that frequent ones share no entry while there
+    are enough; else a hash of its address.
     """
 
     def __init__(self, dimensions: int = 32, balanced: bool = False) -> None:
@@ -65,7 +66,10 @@ class SignatureMaker:
         self._entries = np.zeros(0, np.int64)
         self._lengths = np.zeros(0, np.int64)
         self._totals = np.zeros(dimensions, np.int64)
+        self._settled = np.zeros(0, np.bool_)  # of each block
         self._given: dict[int, int] = {}  # entries by address of a transfer, if they are balanced
+        self._frequent: set[int] = set()  # addresses of those that were frequent in some interval
+        self._taken = np.zeros(dimensions, np.bool_)  # entries of these
         self._addresses = np.zeros(0, np.int64)  # of the transfer that each block belongs to
         self._places: dict[int, int] = {}  # numbers of blocks by pc
         self._open_ends: dict[int, int] = {}  # by number of a block that falls through: pc of the block after it
@@ -75,7 +79,7 @@ class SignatureMaker:
         """Where each block counts; until blocks are discovered."""
         from measure.cycle_close.signature_kernel import Places
 
-        return Places(self._entries, self._lengths, self._totals)
+        return Places(self._entries, self._settled, self._lengths, self._totals)
 
     def make(self, facts: BlockFacts, intervals: Intervals) -> NDArray[np.int64]:
         """The signatures of ``intervals``, ``(n, dimensions)`` instructions."""
@@ -96,20 +100,31 @@ class SignatureMaker:
             self._add_blocks(facts, facts.n_blocks)
 
     def give_entries(self, blocks: NDArray[np.uint32], executions: NDArray[np.int64]) -> None:
-        """Give entries to the ``blocks`` of an interval that have none: frequent ones first, by ``executions``."""
-        from measure.cycle_close.signature_kernel import NO_ENTRY
+        """Give entries to those ``blocks`` of an interval that have none or are frequent for the first time, by their
+        ``executions``; the most frequent first. Nothing is done where entries are hashed."""
+        from measure.cycle_close.signature_kernel import FREQUENT
 
-        instructions = executions * self._lengths[blocks]
-        is_new = self._entries[blocks] == NO_ENTRY
+        if not self._balanced:
+            return
+        addresses, place = np.unique(self._addresses[blocks], return_inverse=True)
+        sums = np.bincount(place, executions * self._lengths[blocks]).astype(np.int64)
         totals = self._totals.copy()
-        np.add.at(totals, self._entries[blocks[~is_new]], instructions[~is_new])
-        addresses, place = np.unique(self._addresses[blocks[is_new]], return_inverse=True)
-        sums = np.bincount(place, instructions[is_new]).astype(np.int64)
         for one in np.argsort(-sums, kind="stable").tolist():
             address = int(addresses[one])
-            entry = self._given.setdefault(address, int(totals.argmin()))
+            is_new, becomes_frequent = address not in self._given, False
+            if address not in self._frequent and sums[one] * FREQUENT >= sums.sum():
+                self._frequent.add(address)
+                becomes_frequent = True
+            if is_new or (becomes_frequent and self._taken[self._given[address]]):
+                free = np.flatnonzero(~self._taken)
+                self._given[address] = int(free[totals[free].argmin()] if len(free) else totals.argmin())
+            entry = self._given[address]
+            self._taken[entry] |= becomes_frequent
             totals[entry] += sums[one]
-            self._entries[self._addresses == address] = entry
+            if is_new or becomes_frequent:
+                mine = self._addresses == address
+                self._entries[mine] = entry
+                self._settled[mine] = address in self._frequent
 
     def _add_blocks(self, facts: BlockFacts, n_blocks: int) -> None:
         """Find the transfers that new blocks up to ``n_blocks`` belong to, and their entries."""
@@ -134,8 +149,10 @@ class SignatureMaker:
                 self._addresses[number] = self._addresses[at]
                 changed.add(number)
         self._entries = np.concatenate([self._entries, np.zeros(n_blocks - n_before, np.int64)])
+        self._settled = np.concatenate([self._settled, np.zeros(n_blocks - n_before, np.bool_)])
         mine = np.array(sorted(changed))
         self._entries[mine] = self._entries_of(self._addresses[mine])
+        self._settled[mine] = [not self._balanced or one in self._frequent for one in self._addresses[mine].tolist()]
 
     def _entries_of(self, addresses: NDArray[np.int64]) -> NDArray[np.int64]:
         from measure.cycle_close.signature_kernel import NO_ENTRY

@@ -15,15 +15,19 @@ _STRIDE = 8  # entries of a signature that are compared before it is looked at w
 
 
 class Places(NamedTuple):
-    """Where each block counts. ``entries``, ``lengths``: of each block, the entry of a signature and its instructions;
-    `NO_ENTRY` until it is given one. ``totals``: (d,) instructions of each entry so far."""
+    """Where each block counts. ``entries``: of each block, the entry of a signature, `NO_ENTRY` until it is given one;
+    ``settled``: whether it keeps that entry when it is frequent; ``lengths``: its instructions. ``totals``: (d,)
+    instructions of each entry so far."""
 
     entries: Longs
+    settled: NDArray[np.bool_]
     lengths: Longs
     totals: Longs
 
 
 NO_ENTRY = -1
+FREQUENT = 16
+"""A branch is frequent in an interval if one of its instructions in so many belongs to it."""
 
 
 @kernel
@@ -31,7 +35,7 @@ def fill_signatures(
     starts: NDArray[np.int64], blocks: NDArray[np.uint32], executions: Longs, places: Places, first: int, out: Longs
 ) -> int:  # fmt: skip
     """Add each block's instructions to the signature entry of the transfer that it belongs to, in the rows of ``out``,
-    (n, d), zeros, from ``first`` on. Returns the first row with blocks without an entry, n if there is none."""
+    (n, d), zeros, from ``first`` on. Returns the first row whose blocks need entries, n if there is none."""
     for row in range(first, len(out)):
         if not add_signature(blocks[: starts[row + 1]], executions, places, starts[row], out[row]):
             return row
@@ -41,9 +45,15 @@ def fill_signatures(
 @inline_kernel
 def add_signature(blocks: NDArray[np.uint32], executions: Longs, places: Places, first: int, out: Longs) -> bool:
     """`fill_signatures` of one interval, whose blocks begin at ``first`` and end with ``blocks``; ``out``: (d,). False,
-    and nothing is done, if some have no entry."""
+    and nothing is done, if some have no entry, or are frequent and not settled."""
+    total = 0
     for place in range(first, len(blocks)):
         if places.entries[blocks[place]] == NO_ENTRY:
+            return False
+        total += executions[place] * places.lengths[blocks[place]]
+    for place in range(first, len(blocks)):
+        block = blocks[place]
+        if executions[place] * places.lengths[block] * FREQUENT >= total and not places.settled[block]:
             return False
     for place in range(first, len(blocks)):
         block = blocks[place]
