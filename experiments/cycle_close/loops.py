@@ -23,11 +23,12 @@ from measure.cycle_close.tracer import BY_DEFAULT, Settings
 
 MACHINE = Path("configs/machines/desktop.yaml")
 PROGRAMS = {
-    "20 of 8 loops": (20, 8, 50_000, 6),
-    "4 of 60 loops": (4, 60, 30_000, 4),
-    "1 of 200 loops": (1, 200, 30_000, 4),
+    "20 of 8 loops": (20, 8, 8, 50_000, 6),
+    "4 of 60 loops": (4, 60, 60, 30_000, 4),
+    "1 of 200 loops": (1, 200, 200, 30_000, 4),
+    "4 of 600 loops, 40 of them frequent later": (4, 600, 40, 30_000, 4),
 }
-"""By name: how many programs, the loops of each, how often each loop iterates, and the rounds of all loops."""
+"""By name: how many programs, the loops of each, and how many of them iterate how often in how many rounds."""
 SIGNATURES = {
     "hashed, 32 entries": ("hashed", 32),
     "hashed, 1024 entries": ("hashed", 1024),
@@ -48,16 +49,19 @@ BODIES = (
 FAR_PERCENT = 3.0
 
 
-def source_of(order: Sequence[int], iterations: int, rounds: int) -> str:
-    """A program of ``len(order)`` loops, which lie in memory by ``order`` and run by their numbers."""
+def source_of(order: Sequence[int], frequent: int, iterations: int, rounds: int) -> str:
+    """A program of ``len(order)`` loops, which lie in memory by ``order`` and run by their numbers: all of them three
+    times, and then ``frequent`` of them, evenly spread, for ``rounds`` rounds of ``iterations``."""
     functions = [
         f"__attribute__((noinline)) long f{k}(long n) {{ unsigned long x = {k + 3}; double d = .3;\n"
         f"  for (long i = 0; i < n; i++) {{ {BODIES[k % len(BODIES)]} }} return x + (long)(d * 1e6); }}\n"
         for k in order
     ]
-    calls = " ".join(f"s += f{k}({iterations});" for k in sorted(order))
+    first = " ".join(f"s += f{k}(3);" for k in sorted(order))
+    calls = " ".join(f"s += f{k * len(order) // frequent}({iterations});" for k in range(frequent))
     return (
-        f"#include <stdio.h>\nstatic unsigned long t[256];\n{''.join(functions)}int main(void) {{ long s = 0;\n"
+        f"#include <stdio.h>\nstatic unsigned long t[256];\n{''.join(functions)}"
+        f"int main(void) {{ long s = 0;\n  {first}\n"
         f'  for (int r = 0; r < {rounds}; r++) {{ {calls} }}\n  printf("%ld\\n", s); return 0; }}\n'
     )
 
@@ -84,9 +88,9 @@ def main() -> None:
     )
     print("|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
-        for programs, (n, loops, iterations, rounds) in PROGRAMS.items():
+        for programs, (n, loops, *work) in PROGRAMS.items():
             orders = [np.random.default_rng(seed).permutation(loops).tolist() for seed in range(n)]
-            rows = [measure(source_of(order, iterations, rounds), Path(folder)) for order in orders]
+            rows = [measure(source_of(order, *work), Path(folder)) for order in orders]
             for name in SIGNATURES:
                 off, whole = np.array([row[name] for row in rows]).T
                 print(

@@ -45,8 +45,8 @@ class SamplingConfiguration(StrictModel):
     dimensions: int = Field(32, ge=1, le=65536, description="Entries of a signature. Default: 32")
     signature: Literal["balanced", "hashed"] = Field(
         "hashed",
-        description="Which entry a branch adds to: the one with the fewest instructions when it first runs, or one by "
-        "a hash of its address, by which loops of unlike code may look the same. Default: hashed",
+        description="Which entry a branch adds to: the one with the fewest instructions, which a frequent branch keeps "
+        "for itself, or one by a hash of its address, by which loops of unlike code may look the same. Default: hashed",
     )
     threshold: float = Field(
         0.25,

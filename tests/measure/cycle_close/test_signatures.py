@@ -82,7 +82,7 @@ def test_entries_are_those_of_the_naive_twin(series: list[dict[int, int]], dimen
 def loops(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An executable of more loops, one after another, than a hashed signature has entries."""
     source = tmp_path_factory.mktemp("loops") / "loops.c"
-    source.write_text(source_of(range(36), 6_000, 3))
+    source.write_text(source_of(range(36), 36, 6_000, 3))
     return build_program([source], ["-O2"]).elf_path
 
 
