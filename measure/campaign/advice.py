@@ -124,12 +124,8 @@ def more_runs(
             how = _without(metric, campaign, campaign_words, run_seconds)
             sentences.append(f"Next: without {metric}, which every open pair involves, nothing may be open: {how}.")
         if needed:
-            most = max(needed.values(), key=lambda one: one.extra)
-            how = _with_more(most.extra, campaign, campaign_words, looks, run_seconds)
-            sentences.append(
-                f"Next: more runs would probably settle {_named(needed)}: {how}. {most.extra:,} more of each is a "
-                f"forecast ({most.range_text})."
-            )
+            what = f"settle {_named(needed)}"
+            sentences.append(_by_more_runs(what, needed, campaign, campaign_words, looks, run_seconds))
         if hopeless:
             sentences.append(
                 f"Next: no reasonable number of further runs settles {_named(hopeless)}. A campaign with fewer "
@@ -137,13 +133,20 @@ def more_runs(
                 f"{campaign_words}`, with such changes by --set, says what it would find."
             )
     elif changed:
-        most = max(changed.values(), key=lambda one: one.extra)
-        how = _with_more(most.extra, campaign, campaign_words, looks, run_seconds)
-        sentences.append(
-            f"Next: more runs would probably show whether the change of {', '.join(changed)} exceeds delta: {how}. "
-            f"{most.extra:,} more of each is a forecast ({most.range_text})."
-        )
+        what = f"show whether the change of {', '.join(changed)} exceeds delta"
+        sentences.append(_by_more_runs(what, changed, campaign, campaign_words, looks, run_seconds))
     return sentences
+
+
+def _by_more_runs(
+    what: str, needed: Mapping[str, Forecast], campaign: Campaign, campaign_words: str, looks: int, run_seconds: float
+) -> str:  # fmt: skip
+    """That as many more runs as the largest of ``needed`` would probably do ``what``, and how; as in `more_runs`."""
+    most = max(needed.values(), key=lambda one: one.extra)
+    how = _with_more(most.extra, campaign, campaign_words, looks, run_seconds)
+    return (
+        f"Next: more runs would probably {what}: {how}. {most.extra:,} more of each is a forecast ({most.range_text})."
+    )
 
 
 def _is_partition(campaign: Campaign) -> bool:

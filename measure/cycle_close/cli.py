@@ -38,7 +38,7 @@ _PICTURES = (".png", ".svg", ".pdf", ".jpg", ".jpeg")
               help="Entries of a signature.")  # fmt: skip
 @click.option("--signature", type=click.Choice(["balanced", "hashed"]), default="balanced", show_default=True,
               help="Which entry a branch adds to: the one with the fewest instructions, which a frequent branch keeps "
-              "for itself, or one by a hash of its address, by which loops of unlike code may look the same.")  # fmt: skip
+              "for itself, or one by a hash of its address, with which unlike loops may look the same.")  # fmt: skip
 @click.option("--entries", default=1024, show_default=True, type=click.IntRange(1), metavar="N",
               help="Phases in the table.")  # fmt: skip
 @click.option("--when-full", type=click.Choice(["oldest", "closest"]), default="oldest", show_default=True,
