@@ -31,6 +31,7 @@ from measure.cycle_close.rates import Columns, columns_of, deviations, event_tot
 from measure.cycle_close.rerun import profile, trace_second_run
 from measure.cycle_close.rollback import RollBackTracer
 from measure.cycle_close.settings_check import check_settings
+from measure.cycle_close.signature import about_crowded_signatures
 from measure.cycle_close.tracer import Category, Interval, Settings, Tracer
 from measure.cycle_close.watch import Watch
 from measure.errors import CampaignError, MeasureError
@@ -48,7 +49,7 @@ SUMMARY_FORMAT = "perturbation-cycleclose-1"
 @dataclass(frozen=True)
 class Traced:
     """A trace and its cost. ``columns``: see `columns_of`; ``interrupted``: the exit status of the interruption that
-    ended it early, 0 without one; ``sampled_again``: see `Tracer`."""
+    ended it early, 0 without one; ``sampled_again``: see `Tracer`; ``frequent_branches``: `SignatureMaker.frequent`."""
 
     columns: Columns
     phases: int
@@ -56,6 +57,7 @@ class Traced:
     interrupted: int
     ending: str | None  # why the guest failed, None for success
     sampled_again: tuple[float, ...] = ()
+    frequent_branches: int = 0
 
     @functools.cached_property
     def table(self) -> pd.DataFrame:
@@ -116,7 +118,7 @@ def trace_job(
         raise MeasureError(f"{job.program}: nothing was executed ({problem or 'interrupted'})")
     columns = _columns(tracer.reestimated(intervals), config)
     again = tuple(tracer.sampled_again)
-    return Traced(columns, tracer.table.phases, seconds, interrupted, problem, again)
+    return Traced(columns, tracer.table.phases, seconds, interrupted, problem, again, tracer.frequent_branches)
 
 
 def _trace_twice(job: Job, elf: Path, core: InOrderCore, settings: Settings) -> Traced:
@@ -130,7 +132,7 @@ def _trace_twice(job: Job, elf: Path, core: InOrderCore, settings: Settings) -> 
         machine.save_translations()  # they differ from those of the first run: only lines and counts are recorded
     seconds = time.perf_counter() - started
     columns = _columns(intervals, core.config)
-    return Traced(columns, len(distinct(first_run.phases)), seconds, 0, problem)
+    return Traced(columns, len(distinct(first_run.phases)), seconds, 0, problem, (), first_run.frequent_branches)
 
 
 def _columns(intervals: list[Interval], config: MachineConfig) -> Columns:
@@ -266,6 +268,7 @@ def summary_of(job: Job, settings: Settings, traced: Traced, full: Traced | None
             "cycles": cycles,
             "cpi": cycles / instructions if instructions else None,
         },
+        "frequent_branches": traced.frequent_branches,
         "sampled_again": {
             "intervals": len(traced.sampled_again),
             "cpi_off_percent": 100 * float(np.mean(traced.sampled_again)) if traced.sampled_again else None,
@@ -316,6 +319,9 @@ def _print(
         f"{traced.phases} phase{'' if traced.phases == 1 else 's'}: {shares}; {traced.seconds:.2f} s, "
         f"{instructions / traced.seconds / 1e6:,.0f} M instructions/s"
     )
+    crowded = about_crowded_signatures(traced.frequent_branches, settings.dimensions)
+    if crowded:
+        console.print(crowded, style="yellow")
     if traced.sampled_again:
         _print_sampled_again(console, traced.sampled_again, settings)
     if full is not None:

@@ -35,7 +35,7 @@ class OnlinePhases:
         self.schedule = SampleSchedule()
         self.waits = waits
         self._predictor = predictor
-        self._signatures = signatures
+        self.signatures = signatures
         self._samples = samples
         self._wait_step = float(wait_step)
         self._found: Found
@@ -48,10 +48,10 @@ class OnlinePhases:
 
     def begin(self, facts: BlockFacts, at_most: int) -> None:
         """Prepare for a series of ``at_most`` intervals."""
-        self._signatures.extend(facts)
+        self.signatures.extend(facts)
         self.waits.make_room(at_most)
         self._found = Found(
-            np.zeros((at_most, self._signatures.dimensions), np.int64), np.zeros(at_most),
+            np.zeros((at_most, self.signatures.dimensions), np.int64), np.zeros(at_most),
             np.zeros(at_most, np.int64), np.zeros(at_most), np.full(at_most, np.nan), np.zeros(1, np.int64),
         )  # fmt: skip
 
@@ -65,10 +65,10 @@ class OnlinePhases:
         """What is found of the series, which had ``n_intervals``."""
         found, n = self._found, n_intervals
         if found.state[0] < n:  # blocks of the last interval need entries
-            self._signatures.extend(facts)
+            self.signatures.extend(facts)
             starts, blocks, executions = self._written.starts, self._written.blocks, self._written.executions
             mine = slice(starts[n - 1], starts[n])
-            self._signatures.give_entries(blocks[mine], executions[mine])
+            self.signatures.give_entries(blocks[mine], executions[mine])
             classify_interval(self._online, self._written, found)
         return Found(
             found.signatures[:n], found.waits[:n], found.keys[:n], found.distances[:n], found.mispredicted[:n],
@@ -78,7 +78,7 @@ class OnlinePhases:
     @property
     def _online(self) -> Online:
         return Online(
-            self._signatures.places, self.table.arrays, self.table.rules, self._predictor.table,
+            self.signatures.places, self.table.arrays, self.table.rules, self._predictor.table,
             self.waits.arrays, self.schedule.due, self._samples.cover, self._wait_step,
             self.mispredicted,
         )  # fmt: skip

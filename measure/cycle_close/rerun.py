@@ -55,6 +55,7 @@ class Profile:
     static_events: NDArray[np.int64]
     mispredicted: NDArray[np.float64]
     model: WaitModel
+    frequent_branches: int
 
 
 def profile(machine: Machine, config: MachineConfig, settings: Settings) -> Profile:
@@ -91,6 +92,7 @@ def profile(machine: Machine, config: MachineConfig, settings: Settings) -> Prof
         np.concatenate(static_events),
         np.concatenate(mispredicted),
         model,
+        maker.frequent,
     )
 
 

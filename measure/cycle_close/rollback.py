@@ -120,6 +120,11 @@ class RollBackTracer:
                 yield Interval(number + place, begin, end, match.phase, category, sample.number, match.distance, events)
             number += len(found)
 
+    @property
+    def frequent_branches(self) -> int:
+        """See `SignatureMaker.frequent`."""
+        return self._signatures.frequent
+
     def reestimated(self, intervals: list[Interval]) -> list[Interval]:
         """As `Tracer.reestimated`."""
         if not self.settings.wait_step:

@@ -23,6 +23,7 @@ from emulator.timing.machine_events import N_STATIC, static_events
 if TYPE_CHECKING:
     from measure.cycle_close.signature_kernel import Places
 
+_VERSION_SHIFT = 40  # of the version of code in what identifies a transfer, above its address
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2**64 over the golden ratio: spreads neighbouring addresses
 
 
@@ -30,6 +31,21 @@ def entry_of(addresses: NDArray[np.int64], dimensions: int) -> NDArray[np.int64]
     """The signature entry, below ``dimensions``, to which each address of a control transfer is hashed."""
     mixed = (addresses.astype(np.uint64) >> np.uint64(1)) * _MULTIPLIER
     return ((mixed >> np.uint64(32)) % np.uint64(dimensions)).astype(np.int64)
+
+
+def entries_for(frequent_branches: int) -> int:
+    """Entries of a signature with which each of so many frequent branches has its own: a power of two."""
+    return 1 << (frequent_branches - 1).bit_length()
+
+
+def about_crowded_signatures(frequent_branches: int, dimensions: int) -> str:
+    """A sentence on signatures with fewer entries than branches that were frequent at some time; "" without."""
+    if frequent_branches <= dimensions:
+        return ""
+    return (
+        f"{frequent_branches:,} branches were frequent at some time, and a signature has {dimensions:,} entries, so "
+        f"that unlike code may be of one phase: with --dimensions {entries_for(frequent_branches)} each has its own."
+    )
 
 
 class StaticEventCounter:
@@ -67,11 +83,12 @@ class SignatureMaker:
         self._lengths = np.zeros(0, np.int64)
         self._totals = np.zeros(dimensions, np.int64)
         self._settled = np.zeros(0, np.bool_)  # of each block
-        self._given: dict[int, int] = {}  # entries by address of a transfer, if they are balanced
+        self._given: dict[int, int] = {}  # entries by address and version of a transfer, if they are balanced
         self._frequent: set[int] = set()  # addresses of those that were frequent in some interval
         self._taken = np.zeros(dimensions, np.bool_)  # entries of these
-        self._addresses = np.zeros(0, np.int64)  # of the transfer that each block belongs to
+        self._addresses = np.zeros(0, np.int64)  # and version of the transfer that each block belongs to
         self._places: dict[int, int] = {}  # numbers of blocks by pc
+        self._versions: dict[int, int] = {}  # by address of a transfer: how often its code was replaced
         self._open_ends: dict[int, int] = {}  # by number of a block that falls through: pc of the block after it
 
     @property
@@ -80,6 +97,12 @@ class SignatureMaker:
         from measure.cycle_close.signature_kernel import Places
 
         return Places(self._entries, self._settled, self._lengths, self._totals)
+
+    @property
+    def frequent(self) -> int:
+        """How many transfers were frequent in some interval, if entries are balanced; those beyond the number of
+        entries share one with another."""
+        return len(self._frequent)
 
     def make(self, facts: BlockFacts, intervals: Intervals) -> NDArray[np.int64]:
         """The signatures of ``intervals``, ``(n, dimensions)`` instructions."""
@@ -132,9 +155,11 @@ class SignatureMaker:
         blocks = facts.blocks[n_before:n_blocks]
         last = (blocks["first_instruction"] + blocks["n_instructions"] - 1).astype(np.int64)
         ends_at = facts.instructions["pc"][last].astype(np.int64)
+        versions = self._place(facts, n_before, ends_at)
+        if self._balanced:
+            ends_at += versions << _VERSION_SHIFT
         self._addresses = np.concatenate([self._addresses, ends_at])
         self._lengths = np.concatenate([self._lengths, blocks["n_instructions"].astype(np.int64)])
-        self._places.update(zip(blocks["pc"].tolist(), range(n_before, n_blocks), strict=True))
         # A block cut short by its length, or ended by a system instruction, falls through into the next one.
         ends = blocks["terminator"]
         runs_on = np.flatnonzero((ends < OpClass.BRANCH) | (ends > OpClass.INDIRECT_CALL))
@@ -154,9 +179,32 @@ class SignatureMaker:
         self._entries[mine] = self._entries_of(self._addresses[mine])
         self._settled[mine] = [not self._balanced or one in self._frequent for one in self._addresses[mine].tolist()]
 
+    def _place(self, facts: BlockFacts, first: int, ends_at: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Note where the blocks from ``first`` on are, which ``ends_at`` the addresses of their last instructions; how
+        often code that ended there had been replaced by other code, (n,)."""
+        versions = np.zeros(len(ends_at), np.int64)
+        for place, (pc, end) in enumerate(zip(facts.blocks["pc"][first:].tolist(), ends_at.tolist(), strict=True)):
+            earlier = self._places.get(pc)
+            if earlier is not None and _differ(facts, earlier, first + place):
+                self._versions[end] = self._versions.get(end, 0) + 1
+            self._places[pc] = first + place
+            versions[place] = self._versions.get(end, 0)
+        return versions
+
     def _entries_of(self, addresses: NDArray[np.int64]) -> NDArray[np.int64]:
         from measure.cycle_close.signature_kernel import NO_ENTRY
 
         if not self._balanced:
             return entry_of(addresses, self.dimensions)
         return np.array([self._given.get(address, NO_ENTRY) for address in addresses.tolist()], np.int64)
+
+
+def _differ(facts: BlockFacts, one: int, other: int) -> bool:
+    """Whether two blocks at the same address have other instructions, as far as both go."""
+    (first, n), (other_first, other_n) = (
+        (int(facts.blocks["first_instruction"][number]), int(facts.blocks["n_instructions"][number]))
+        for number in (one, other)
+    )
+    both = min(n, other_n)
+    rows = facts.instructions
+    return not np.array_equal(rows[first : first + both], rows[other_first : other_first + both])

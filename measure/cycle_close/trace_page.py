@@ -18,6 +18,7 @@ from common.distinct import distinct
 from measure.built_in.machine import DESCRIBED
 from measure.cycle_close.rate_labels import RATE_LABELS
 from measure.cycle_close.rates import LEAST_PER_INSTRUCTION, Columns
+from measure.cycle_close.signature import about_crowded_signatures, entries_for
 from measure.cycle_close.tracer import BY_DEFAULT
 from measure.report.elements import Step, bullets, data_link, paragraph, section, table, to_do
 from measure.report.page import csv_uri, plain_page
@@ -108,6 +109,10 @@ def _steps(about: Mapping[str, Any]) -> list[Step]:
     """What to do next, with commands."""
     steps = []
     validation = about.get("validation")
+    frequent = about["frequent_branches"]
+    crowded = about_crowded_signatures(frequent, about["settings"]["dimensions"])
+    if crowded:
+        steps.append(Step(crowded, (_command(about, dimensions=entries_for(frequent)),)))
     again = about["sampled_again"]["cpi_off_percent"]
     if validation is None:
         steps.append(

@@ -198,6 +198,11 @@ class Tracer:
             yield from self._classified(number, begin, ran, counted)
             number += len(ran)
 
+    @property
+    def frequent_branches(self) -> int:
+        """See `SignatureMaker.frequent`."""
+        return self._phases.signatures.frequent
+
     def wants_detail(self) -> bool:
         """Whether the next interval is to be simulated."""
         return self.settings.everything or self._phases.wants_detail()

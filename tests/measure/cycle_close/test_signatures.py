@@ -17,12 +17,14 @@ from emulator.timing.inorder import InOrderCore
 from emulator.timing.machine_file import load_machine
 from experiments.cycle_close.loops import source_of
 from instrumenter.building.program_build import build_program
+from measure.cycle_close.command import Job, trace_job
 from measure.cycle_close.rerun import trace_in_two_runs
 from measure.cycle_close.rollback import RollBackTracer
-from measure.cycle_close.signature import SignatureMaker
+from measure.cycle_close.signature import SignatureMaker, about_crowded_signatures, entries_for
 from measure.cycle_close.tracer import BY_DEFAULT, Interval, Settings, Tracer
 
-DESKTOP = load_machine(Path(__file__).parents[3] / "configs" / "machines" / "desktop.yaml")
+DESKTOP_FILE = Path(__file__).parents[3] / "configs" / "machines" / "desktop.yaml"
+DESKTOP = load_machine(DESKTOP_FILE)
 N_BLOCKS = 12
 RAN = st.dictionaries(st.integers(0, N_BLOCKS - 1), st.integers(1, 50), min_size=1)  # executions by block
 
@@ -117,3 +119,48 @@ def test_loops_of_unlike_code_are_told_apart(loops: Path, how: str) -> None:
     )
     assert balanced < 0.03
     assert hashed > 0.1
+
+
+@pytest.mark.parametrize("how", ["predicted", "roll back", "two runs"])
+def test_more_frequent_branches_than_entries_are_told(loops: Path, how: str) -> None:
+    job = Job(loops, (), DESKTOP_FILE, None, 1, samples=int(how == "two runs"))
+    ways = replace(BY_DEFAULT, interval_instructions=4_000, roll_back=how == "roll back")
+    enough = trace_job(job, loops, DESKTOP, ways, None).frequent_branches
+    assert about_crowded_signatures(enough, ways.dimensions) == ""
+    few = trace_job(job, loops, DESKTOP, replace(ways, dimensions=8), None).frequent_branches
+    assert few == enough > 36
+    assert about_crowded_signatures(few, 8).endswith(f"with --dimensions {entries_for(few)} each has its own.")
+    assert few <= entries_for(few) < 2 * few
+
+
+REPLACED = """
+#include <string.h>
+#include <sys/mman.h>
+asm(".option push\\n.option norvc\\n"
+    "adds: add a2, a2, a1\\n addi a0, a0, -1\\n bnez a0, adds\\n mv a0, a2\\n ret\\n"
+    "divides: divu a2, a2, a1\\n addi a0, a0, -1\\n bnez a0, divides\\n mv a0, a2\\n ret\\n"
+    ".option pop\\n");
+extern char adds[], divides[];
+int main(void) {
+  char *page = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  long sum = 0;
+  for (int k = 0; k < 12; k++) {
+    memcpy(page, k % 3 ? adds : divides, 20);
+    __builtin___clear_cache(page, page + 20);
+    sum += ((long (*)(long, long))page)(30000, 3);
+  }
+  return sum == 1;
+}
+"""
+
+
+@pytest.mark.parametrize("how", ["predicted", "roll back", "two runs"])
+def test_other_code_at_the_same_address_is_told_apart(tmp_path: Path, how: str) -> None:
+    source = tmp_path / "replaced.c"
+    source.write_text(REPLACED)
+    program = build_program([source], ["-O1"]).elf_path
+    ways = replace(BY_DEFAULT, interval_instructions=4_000)
+    truth = cycles_each(trace(program, "full", ways))
+    found = cycles_each(trace(program, how, ways))
+    assert np.abs(found / truth - 1).mean() < 0.05
+    assert found.sum() == pytest.approx(truth.sum(), rel=0.02)
