@@ -323,7 +323,7 @@ def _print(
     if crowded:
         console.print(crowded, style="yellow")
     if traced.sampled_again:
-        _print_sampled_again(console, traced.sampled_again, settings)
+        _print_sampled_again(console, traced.sampled_again, settings, bool(crowded))
     if full is not None:
         from measure.cycle_close import trace_page
 
@@ -363,12 +363,16 @@ def _percent_text(value: float) -> str:
     return "-" if np.isnan(value) else f"{value:.{decimals}f}"
 
 
-def _print_sampled_again(console: Console, off: Sequence[float], settings: Settings) -> None:
-    """Print how good the estimates of intervals were that were simulated all the same: they stand for the others."""
+def _print_sampled_again(console: Console, off: Sequence[float], settings: Settings, crowded: bool) -> None:
+    """Print how good the estimates of intervals were that were simulated all the same: they stand for the others.
+    ``crowded``: signatures have too few entries."""
     mean = float(np.mean(off))
     if len(off) >= ENOUGH_SAMPLED_AGAIN and mean > MUCH_OFF:
-        others = "a lower --threshold" if settings.roll_back else "a lower --threshold or --roll-back"
-        remedy = "--signature balanced" if settings.signature == "hashed" else others
+        remedy = "a lower --threshold" if settings.roll_back else "a lower --threshold or --roll-back"
+        if settings.signature == "hashed":
+            remedy = "--signature balanced"
+        elif crowded:
+            remedy = "more --dimensions"
         console.print(
             f"Estimates may be far off: of {len(off)} intervals that were simulated although there was an estimate, it "
             f"was {100 * mean:.0f}% of CPI off on average. Signatures of code and waiting for memory do not "

@@ -131,23 +131,22 @@ class SignatureMaker:
             return
         addresses, place = np.unique(self._addresses[blocks], return_inverse=True)
         sums = np.bincount(place, executions * self._lengths[blocks]).astype(np.int64)
-        totals = self._totals.copy()
+        totals, enough = self._totals.copy(), sums.sum() / FREQUENT
+        entries, settled = np.zeros(len(addresses), np.int64), np.zeros(len(addresses), np.bool_)
         for one in np.argsort(-sums, kind="stable").tolist():
             address = int(addresses[one])
-            is_new, becomes_frequent = address not in self._given, False
-            if address not in self._frequent and sums[one] * FREQUENT >= sums.sum():
-                self._frequent.add(address)
-                becomes_frequent = True
-            if is_new or (becomes_frequent and self._taken[self._given[address]]):
+            becomes_frequent = bool(sums[one] >= enough) and address not in self._frequent
+            if address not in self._given or (becomes_frequent and self._taken[self._given[address]]):
                 free = np.flatnonzero(~self._taken)
                 self._given[address] = int(free[totals[free].argmin()] if len(free) else totals.argmin())
-            entry = self._given[address]
-            self._taken[entry] |= becomes_frequent
-            totals[entry] += sums[one]
-            if is_new or becomes_frequent:
-                mine = self._addresses == address
-                self._entries[mine] = entry
-                self._settled[mine] = address in self._frequent
+            entries[one] = self._given[address]
+            if becomes_frequent:
+                self._frequent.add(address)
+                self._taken[entries[one]] = True
+                self._entries[self._addresses == address] = entries[one]  # of blocks that did not run now, too
+            settled[one] = address in self._frequent
+            totals[entries[one]] += sums[one]
+        self._entries[blocks], self._settled[blocks] = entries[place], settled[place]
 
     def _add_blocks(self, facts: BlockFacts, n_blocks: int) -> None:
         """Find the transfers that new blocks up to ``n_blocks`` belong to, and their entries."""
