@@ -82,7 +82,7 @@ def test_another_alignment_is_possible_and_warned_of(tmp_path: Path, used: set[A
 def test_a_campaign_with_a_wrong_alignment_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CampaignError, match=r"c.yaml:\d+.*band"):
         make_results(tmp_path, CAMPAIGN + "alignment: {band: 0}\n")
-    with pytest.raises(AlignmentError, match="step_penalty -1"):
+    with pytest.raises(AlignmentError, match="step_penalty: got -1"):
         AlignmentSetting(-1.0)
 
 
