@@ -16,7 +16,7 @@ class CampaignError(MeasureError):
 
 
 class ArgumentError(CampaignError, ValueError):
-    """An argument of a library call, or an option of a command, is not one of those that are allowed."""
+    """An argument of a library call, or an option of a command, has a value that is not allowed."""
 
 
 class StoreError(MeasureError):

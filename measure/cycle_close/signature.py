@@ -69,9 +69,9 @@ class StaticEventCounter:
 class SignatureMaker:
     """Computes the signature of each interval from block executions, one interval after another.
 
-    ``balanced``: a transfer gets the entry with the fewest instructions so far when an interval first executes it, and
-    keeps it for itself, or gets another, when it is first frequent, so that frequent ones share no entry while there
-    are enough; else a hash of its address.
+    ``balanced``: a transfer gets the entry with the fewest instructions so far when an interval first executes it. When
+    the transfer is first frequent, it reserves this entry, or gets another entry if another transfer has reserved it,
+    so that frequent transfers share no entry while there are enough entries. Else a hash of the address is the entry.
     """
 
     def __init__(self, dimensions: int = 32, balanced: bool = False) -> None:
@@ -84,9 +84,9 @@ class SignatureMaker:
         self._totals = np.zeros(dimensions, np.int64)
         self._settled = np.zeros(0, np.bool_)  # of each block
         self._given: dict[int, int] = {}  # entries by address and version of a transfer, if they are balanced
-        self._frequent: set[int] = set()  # addresses of those that were frequent in some interval
-        self._taken = np.zeros(dimensions, np.bool_)  # entries of these
-        self._addresses = np.zeros(0, np.int64)  # and version of the transfer that each block belongs to
+        self._frequent: set[int] = set()  # address and version of each transfer that was frequent in some interval
+        self._taken = np.zeros(dimensions, np.bool_)  # whether a frequent transfer has the entry
+        self._addresses = np.zeros(0, np.int64)  # of each block: address and version of its transfer
         self._places: dict[int, int] = {}  # numbers of blocks by pc
         self._versions: dict[int, int] = {}  # by address of a transfer: how often its code was replaced
         self._open_ends: dict[int, int] = {}  # by number of a block that falls through: pc of the block after it
@@ -179,8 +179,8 @@ class SignatureMaker:
         self._settled[mine] = [not self._balanced or one in self._frequent for one in self._addresses[mine].tolist()]
 
     def _place(self, facts: BlockFacts, first: int, ends_at: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Note where the blocks from ``first`` on are, which ``ends_at`` the addresses of their last instructions; how
-        often code that ended there had been replaced by other code, (n,)."""
+        """Note the addresses of the blocks from ``first`` on. Returns how often the code that ended where each block
+        ends had been replaced by other code, (n,). ``ends_at``: addresses of the blocks' last instructions, (n,)."""
         versions = np.zeros(len(ends_at), np.int64)
         for place, (pc, end) in enumerate(zip(facts.blocks["pc"][first:].tolist(), ends_at.tolist(), strict=True)):
             earlier = self._places.get(pc)

@@ -47,9 +47,9 @@ def intervals_of(series: list[dict[int, int]]) -> Intervals:
 
 
 def naive(series: list[dict[int, int]], dimensions: int) -> list[list[int]]:
-    """A branch that runs for the first time gets the entry with the fewest instructions so far, the most frequent of
-    its interval first. One that has a sixteenth of an interval for the first time keeps its entry for itself, or gets
-    another if it is kept by another one. While there are such, only entries that nobody keeps are given."""
+    """A branch that runs for the first time gets the entry with the fewest instructions so far, the most frequent
+    branch of the interval first. A branch that has a sixteenth of an interval for the first time reserves its entry, or
+    gets another entry if another branch has reserved it. Reserved entries are given only when no other is left."""
     totals, entries, keeps, signatures = [0] * dimensions, dict[int, int](), dict[int, int](), []
     for one in series:
         instructions = {block: times * (1 + block % 3) for block, times in one.items()}
