@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from emulator.engine.hart_state import Hart
 from emulator.engine.instrument.held_lines import HeldLines
 from emulator.engine.oracle import Hooks
+from emulator.engine.reuse_counts import fields_of
 from emulator.engine.translator import OPTIMISE_EXECUTIONS, Translator
 from emulator.errors import RestoreError
 from emulator.events import NOTHING, BlockFacts, Consumer, TraceSelection
@@ -232,10 +233,9 @@ class Machine:
 
     @property
     def reuse_times(self) -> NDArray[np.int64]:
-        """Accesses while ``reuse_times`` was selected, ``(2 * REUSE_BINS,)``: by the bits of the instructions since
-        their line was touched last, entry b counts times from 2**(b - 1) to 2**b - 1; then accesses after a
-        thousand instructions, by the bits of the instructions since the last such access to their page."""
-        return self.hart.reuse_times()
+        """Accesses while ``reuse_times`` was selected, ``(REUSE_FIELDS,)``: the fields of
+        `emulator.engine.reuse_counts`."""
+        return fields_of(self.hart.reuses)
 
     def touched_lines(
         self, at_most: int = 1 << 20

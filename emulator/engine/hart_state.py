@@ -9,9 +9,9 @@ import mmap
 from enum import IntEnum
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emulator.engine.branch_counters import MAX_COUNTERS, BranchCounters
+from emulator.engine.reuse_counts import REUSE_WORDS, TOUCH_EPOCH
 
 _FIELDS = (
     # name, bytes
@@ -79,22 +79,12 @@ _PC, _BUDGET, _FRM, _FFLAGS, _REASON, _TOUCH_TIME, _RESERVATION = (
 )
 _GUEST_MXCSR = OFFSETS["guest_mxcsr"] >> 2
 
-# Histogram of reuse times: accesses (u64) by the leading zeros of the 32-bit time since the line's last access; the sum
-# of several copies counts. Behind them, one of pages.
+# Counts of accesses: the words of `emulator.engine.reuse_counts` (u64).
 REUSE_OFFSET = 2048
-REUSE_BINS = 33
-REUSE_COPIES = 4
-PAGE_REUSE_OFFSET = REUSE_OFFSET + 8 * REUSE_BINS * REUSE_COPIES
-# The age of a line from which its page is looked at has more bits: the pages of lines that are touched all the time are
-# held by every TLB, and looking at them would cost most.
-NEAR_BITS = 10
-PAGE_BITS = 12  # log2 of the size of these pages, which is that of guest memory's
-# The time of the first instruction: a line that was never touched, 0 in the table, looks half of all time old.
-TOUCH_EPOCH = 1 << 31
 
 # Behind the state, where translated code reaches it without another pointer: executions of blocks, by number, and the
 # counters of branches.
-COUNTS_OFFSET = 4096
+COUNTS_OFFSET = 12288
 MAX_BLOCKS = 1 << 21
 COUNTERS_OFFSET = COUNTS_OFFSET + 8 * MAX_BLOCKS
 
@@ -140,8 +130,7 @@ class Hart:
     ``everything``: the whole buffer, uint8, with the counts at `COUNTS_OFFSET`.
     ``counts``: (MAX_BLOCKS,) int64, how often each block was executed while a selection asked for it, without what
     ``branch_counters`` have counted since `add_up_counters`;
-    ``reuses``: (REUSE_COPIES + 1, REUSE_BINS) int64, accesses by leading zeros of the time since the line's last one;
-    in the last row those where that time has more than `NEAR_BITS` bits, by that since the page's last such access.
+    ``reuses``: (REUSE_WORDS,) int64, the words of `emulator.engine.reuse_counts`.
     """
 
     def __init__(self) -> None:
@@ -151,8 +140,7 @@ class Hart:
         self.address = everything.ctypes.data
         self.counts = everything[COUNTS_OFFSET:COUNTERS_OFFSET].view(np.int64)
         self.branch_counters = BranchCounters(everything[COUNTERS_OFFSET:].view(np.int64))
-        self.reuses = everything[REUSE_OFFSET:].view(np.int64)
-        self.reuses = self.reuses[: (REUSE_COPIES + 1) * REUSE_BINS].reshape(REUSE_COPIES + 1, REUSE_BINS)
+        self.reuses = everything[REUSE_OFFSET:COUNTS_OFFSET].view(np.int64)[:REUSE_WORDS]
         view = everything[:STATE_BYTES]
         self.words = view.view(np.uint64)
         # A memory view gives single words faster than numpy.
@@ -163,11 +151,6 @@ class Hart:
         self.registers = self._words[:64]
         self.set("reservation", CANONICAL_EMPTY_RESERVATION)
         self.fcsr = 0
-
-    def reuse_times(self) -> NDArray[np.int64]:
-        """Accesses by the bits of the time since their line's last one, then those of ``reuses`` for pages, by the bits
-        of that time: (2 * REUSE_BINS,)."""
-        return np.concatenate([self.reuses[:-1].sum(axis=0)[::-1], self.reuses[-1, ::-1]])
 
     def get(self, name: str) -> int:
         return self._words[OFFSETS[name] >> 3]

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emulator.engine.address_tables import Table
-from emulator.engine.hart_state import MAX_BLOCKS, REUSE_BINS, Hart
+from emulator.engine.hart_state import MAX_BLOCKS, Hart
+from emulator.engine.reuse_counts import REUSE_FIELDS, fields_of
 from emulator.engine.tiering.tiers import Tier
 from emulator.kernels.jit import BoundKernel
 
@@ -21,7 +22,7 @@ class Intervals:
 
     ``ends``: (n,) instructions executed in all at each end. ``blocks``, ``executions``: one entry for each block that
     ran in an interval, by interval and block number; ``starts``: (n + 1,) first entry of each interval.
-    ``reuse_times``: (n, 2 * REUSE_BINS), each row as `Machine.reuse_times`.
+    ``reuse_times``: (n, REUSE_FIELDS), each row as `Machine.reuse_times`.
     """
 
     ends: NDArray[np.int64]
@@ -61,7 +62,7 @@ class IntervalWriter:
     def __init__(self, hart: Hart) -> None:
         self._hart = hart
         self.counts_before = np.zeros(MAX_BLOCKS, np.int64)  # only touched pages take memory
-        self.reuses_before = np.zeros(2 * REUSE_BINS, np.int64)
+        self.reuses_before = np.zeros(REUSE_FIELDS, np.int64)
         self.blocks = np.zeros(1 << 16, np.uint32)
         self.executions = np.zeros(1 << 16, np.int64)
         self._begin = 0
@@ -83,7 +84,7 @@ class IntervalWriter:
         self._hart_words = self._hart.words.view(np.int64)
         self.ends = np.zeros(at_most, np.int64)
         self.starts = np.zeros(at_most + 1, np.int64)
-        self.reuse_times = np.zeros((at_most, 2 * REUSE_BINS), np.int64)
+        self.reuse_times = np.zeros((at_most, REUSE_FIELDS), np.int64)
         self._watcher, self._watch = watcher, None
         self._let_watch()
 
@@ -119,7 +120,7 @@ class IntervalWriter:
         boundary."""
         self._hart.add_up_counters()
         self.counts_before[:n_blocks] = self._hart.counts[:n_blocks]
-        self.reuses_before[:] = self._hart.reuse_times()
+        self.reuses_before[:] = fields_of(self._hart.reuses)
 
     @property
     def is_full(self) -> bool:

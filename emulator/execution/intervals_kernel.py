@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from emulator.engine.hart_state import OFFSETS, TOUCH_EPOCH, Exit
+from emulator.engine.hart_state import OFFSETS, Exit
+from emulator.engine.reuse_counts import REUSE_BINS, REUSE_COPIES, REUSE_FIELDS, REUSE_WORDS, TOUCH_EPOCH
 from emulator.kernels.jit import Integer, call_address, inline_kernel, kernel
 
 Longs = NDArray[np.int64]
@@ -50,7 +51,7 @@ _OUT_OF_BUDGET, _UNKNOWN = int(Exit.BUDGET), int(Exit.MISS)
 
 class Totals(NamedTuple):
     """Totals of the hart and at the last boundary: executions by block, ``counts`` and ``counts_before``; reuse times
-    by copy and bin, ``reuses``, and by bin, ``reuses_before``. ``counters`` and what they stand for: as in
+    ``reuses``, as in `Hart`, and ``reuses_before``, as in `Intervals`. ``counters`` and what they stand for: as in
     `BranchCounters`."""
 
     counts: Longs
@@ -137,14 +138,11 @@ def close_interval(jobs: NDArray[np.void], n_blocks: Integer, totals: Totals, wr
                 written.executions[entry] = executed
                 before[block] = counts[block]
                 entry += 1
-    copies, bins = totals.reuses.shape[0] - 1, totals.reuses.shape[1]
-    for place in range(2 * bins):  # of lines, in several copies, then of pages, as `Hart.reuse_times` has them
-        total = 0
-        if place < bins:
-            for copy in range(copies):
-                total += totals.reuses[copy, bins - 1 - place]
-        else:
-            total = totals.reuses[copies, 2 * bins - 1 - place]
+    for place in range(REUSE_FIELDS):
+        total = totals.reuses[REUSE_WORDS - REUSE_FIELDS + place]
+        if place < REUSE_BINS:  # the last of several copies
+            for copy in range(REUSE_COPIES - 1):
+                total += totals.reuses[copy * REUSE_BINS + place]
         written.reuse_times[done, place] = total - totals.reuses_before[place]
         totals.reuses_before[place] = total
     written.ends[done] = job.instructions

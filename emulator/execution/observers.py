@@ -8,10 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from emulator.engine.hart_state import TOUCH_EPOCH, Hart
+from emulator.engine.hart_state import Hart
 from emulator.engine.instrument.held_lines import HeldLines
 from emulator.engine.instrument.line_timestamps import LineTimestamps
 from emulator.engine.oracle import Hooks
+from emulator.engine.reuse_counts import TOUCH_EPOCH
 from emulator.events import NOTHING, BlockFacts, Consumer, FollowsTasks, TraceSelection
 from emulator.execution.record import Record
 from emulator.listeners import GuestListener

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from emulator.engine.blocks import Block
 from emulator.engine.codegen.entry import Entry
-from emulator.engine.hart_state import TOUCH_EPOCH
 from emulator.engine.instrument.inline_functions import execute as execute_with_calls
 from emulator.engine.instrument.line_timestamps import timestamped_accesses
 from emulator.engine.oracle import ECALL, ECALL_BYTES, Environment, Oracle
+from emulator.engine.reuse_counts import TOUCH_EPOCH
 from emulator.engine.selections import is_hooked
 from emulator.errors import GuestFault
 from emulator.events import ACCESS_STORE, TraceSelection

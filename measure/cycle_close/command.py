@@ -49,7 +49,8 @@ SUMMARY_FORMAT = "perturbation-cycleclose-1"
 @dataclass(frozen=True)
 class Traced:
     """A trace and its cost. ``columns``: see `columns_of`; ``interrupted``: the exit status of the interruption that
-    ended it early, 0 without one; ``sampled_again``: see `Tracer`; ``frequent_branches``: `SignatureMaker.frequent`."""
+    ended it early, 0 without one; ``sampled_again``: see `Tracer`, in two runs
+    `SecondRun.checks`; ``frequent_branches``: `SignatureMaker.frequent`."""
 
     columns: Columns
     phases: int
@@ -128,11 +129,11 @@ def _trace_twice(job: Job, elf: Path, core: InOrderCore, settings: Settings) -> 
         machine.save_translations()
         problem = bad_ending(machine, job)
     with machine_for(job, elf, core.config.clock_hz) as machine:
-        intervals = list(trace_second_run(machine, core, settings, first_run, job.samples))
+        second_run = trace_second_run(machine, core, settings, first_run, job.samples)
         machine.save_translations()  # they differ from those of the first run: only lines and counts are recorded
     seconds = time.perf_counter() - started
-    columns = _columns(intervals, core.config)
-    return Traced(columns, len(distinct(first_run.phases)), seconds, 0, problem, (), first_run.frequent_branches)
+    columns, checks = _columns(second_run.intervals, core.config), tuple(second_run.checks)
+    return Traced(columns, len(distinct(first_run.phases)), seconds, 0, problem, checks, first_run.frequent_branches)
 
 
 def _columns(intervals: list[Interval], config: MachineConfig) -> Columns:
@@ -183,7 +184,7 @@ def run_cycleclose(
     else:
         actual = full.columns if full is not None else None
         results.write_picture(directory, job.program.stem, traced.columns, actual)
-    _print(console, directory, traced, full, settings, picture)
+    _print(console, directory, traced, full, settings, job.samples, picture)
     if validate and skipped:
         console.print(
             "--validate was skipped: the full simulation "
@@ -304,7 +305,8 @@ def _write_trace(job: Job, settings: Settings, directory: Path, traced: Traced, 
 
 
 def _print(
-    console: Console, directory: Path, traced: Traced, full: Traced | None, settings: Settings, picture: bool
+    console: Console, directory: Path, traced: Traced, full: Traced | None, settings: Settings, samples: int,
+    picture: bool,
 ) -> None:  # fmt: skip
     """Print the size of the trace, its estimates' quality, and the deviation from the full simulation, if known."""
     shares = ", ".join(
@@ -323,7 +325,7 @@ def _print(
     if crowded:
         console.print(crowded, style="yellow")
     if traced.sampled_again:
-        _print_sampled_again(console, traced.sampled_again, settings, bool(crowded))
+        _print_sampled_again(console, traced.sampled_again, settings, samples, bool(crowded))
     if full is not None:
         from measure.cycle_close import trace_page
 
@@ -363,12 +365,15 @@ def _percent_text(value: float) -> str:
     return "-" if np.isnan(value) else f"{value:.{decimals}f}"
 
 
-def _print_sampled_again(console: Console, off: Sequence[float], settings: Settings, crowded: bool) -> None:
+def _print_sampled_again(
+    console: Console, off: Sequence[float], settings: Settings, samples: int, crowded: bool
+) -> None:
     """Print how good the estimates of intervals were that were simulated all the same: they stand for the others.
-    ``crowded``: signatures have too few entries."""
+    ``samples``: of a phase, in two runs, else 0; ``crowded``: signatures have too few entries."""
     mean = float(np.mean(off))
     if len(off) >= ENOUGH_SAMPLED_AGAIN and mean > MUCH_OFF:
-        remedy = "a lower --threshold" if settings.roll_back else "a lower --threshold or --roll-back"
+        other = f" or --twice {samples + 2}" if samples else "" if settings.roll_back else " or --roll-back"
+        remedy = f"a lower --threshold{other}"
         if settings.signature == "hashed":
             remedy = "--signature balanced"
         elif crowded:
@@ -380,10 +385,11 @@ def _print_sampled_again(console: Console, off: Sequence[float], settings: Setti
             style="yellow",
         )
     else:
+        drawn = "Drawn from the whole run, " if samples else ""
+        which = "" if samples else " Intervals in which the program goes from phase to phase are hardly among them."
         console.print(
-            f"{len(off)} interval{' was' if len(off) == 1 else 's were'} simulated although there was an estimate: it "
-            f"was {100 * mean:.1f}% of CPI off on average. Intervals in which the program goes from phase to phase are "
-            "hardly among them.", style="dim",
+            f"{drawn}{len(off)} interval{' was' if len(off) == 1 else 's were'} simulated although there was an "
+            f"estimate: it was {100 * mean:.1f}% of CPI off on average.{which}", style="dim",
         )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ not predicted, and time for queues of all references of the program.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,6 +36,7 @@ from measure.cycle_close.tracer import (
     table_for,
 )
 
+CHECKS, _INTERVALS_PER_CHECK = 16, 50
 _BATCH_INSTRUCTIONS = 200_000_000  # in one call: some 40 ms, which bounds the delay of Ctrl-C
 
 
@@ -114,28 +115,59 @@ def representatives(first_run: Profile, settings: Settings, samples: int) -> dic
     return chosen
 
 
+def checks_beside(chosen: Collection[int], n_intervals: int) -> list[int]:
+    """Intervals to simulate beside those ``chosen``, to see how far estimates are off: one at random in each of up to
+    `CHECKS` parts of the run, and at most one of `_INTERVALS_PER_CHECK`."""
+    random = np.random.default_rng(0)
+    others = np.setdiff1d(np.arange(n_intervals), list(chosen))
+    parts = min(CHECKS, n_intervals // _INTERVALS_PER_CHECK, len(others))
+    return [int(random.choice(part)) for part in np.array_split(others, parts)] if parts else []
+
+
+@dataclass(frozen=True)
+class SecondRun:
+    """``intervals``: all of the program; ``checks``: errors of the estimates of intervals that were drawn to be
+    simulated all the same, as fractions of their cycles."""
+
+    intervals: list[Interval]
+    checks: list[float]
+
+
 def trace_second_run(
     machine: Machine, core: InOrderCore, settings: Settings, first_run: Profile, samples: int
-) -> Iterator[Interval]:
-    """Run the program a second time, and yield its intervals when all samples are simulated.
+) -> SecondRun:
+    """Run the program a second time.
 
     An interval gets the events of that sample of its phase that is nearest in time or, with ``wait_step``, an estimate
     from the samples with the closest signatures and waiting. Raises `MeasureError` when the program did not do the
     same again.
     """
     chosen = representatives(first_run, settings, samples)
+    numbers = {number for mine in chosen.values() for number in mine}
+    checked = checks_beside(numbers, len(first_run.phases)) if settings.wait_step else []
     run = DetailedRun(machine, core, settings, first_run.model)
     each = {
         number: run.simulate(int(first_run.ends[number]), int(first_run.ends[number + 1]))
-        for number in sorted(number for mine in chosen.values() for number in mine)
+        for number in sorted(numbers.union(checked))
     }
-    shares, all_samples = shares_of(first_run.signatures), samples_for(settings)
+    shares, waits, all_samples = shares_of(first_run.signatures), first_run.waits, samples_for(settings)
+    checks = []
     if settings.wait_step:
-        for number, events in each.items():
-            all_samples.add(Sample(number, events), shares[number], float(first_run.waits[number]))
-        estimated, sources = all_samples.estimates(shares, first_run.waits)
+        for number in sorted(numbers):
+            all_samples.add(Sample(number, each[number]), shares[number], float(waits[number]))
+        penalties = np.where(np.isnan(first_run.mispredicted), 0, core.config.pipeline.mispredict_penalty_cycles)
+        checks = [
+            all_samples.relative_error(
+                Sample(number, each[number]), shares[number], float(waits[number]), int(penalties[number])
+            )
+            for number in checked
+        ]
+        for number in checked:
+            all_samples.add(Sample(number, each[number]), shares[number], float(waits[number]))
+        estimated, sources = all_samples.estimates(shares, waits)
         estimated *= np.diff(first_run.ends)[:, None]
         estimated = completed(estimated, first_run.static_events, first_run.mispredicted, core.config)
+    intervals = []
     for number, phase in enumerate(first_run.phases.tolist()):
         begin, end = int(first_run.ends[number]), int(first_run.ends[number + 1])
         category, source = Category.MATCHED, number
@@ -150,7 +182,8 @@ def trace_second_run(
         else:
             events = estimated[number]
         distance = float(first_run.distances[number])
-        yield Interval(number, begin, end, phase, category, source, distance, events)
+        intervals.append(Interval(number, begin, end, phase, category, source, distance, events))
+    return SecondRun(intervals, checks)
 
 
 def trace_in_two_runs(
@@ -161,6 +194,6 @@ def trace_in_two_runs(
         first_run = profile(machine, core.config, settings)
         machine.save_translations()
     with make_machine() as machine:
-        traced = list(trace_second_run(machine, core, settings, first_run, samples))
+        traced = trace_second_run(machine, core, settings, first_run, samples).intervals
         machine.save_translations()
     return traced

@@ -12,14 +12,24 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from emulator.engine.hart_state import PAGE_BITS, REUSE_BINS
+from emulator.engine.reuse_counts import (
+    FAR_LINE_SET_FIELDS,
+    LINE_SET_FIELDS,
+    LINE_SETS,
+    PAGE_BITS,
+    PAGE_FIELDS,
+    PAGE_SET_FIELDS,
+    PAGE_SETS,
+)
 from emulator.timing.machine_config import MachineConfig
 from emulator.timing.warm import Fills
-from measure.cycle_close.reuse_kernel import Waits, add_waits
+from measure.cycle_close.reuse_kernel import Waits, add_waits, room_for_distances
 
 
 class WaitModel:
     """Estimated cycles per instruction that a machine waits for data and page walks, for one interval after another.
+
+    Sets are looked at where lines, or pages, are as large as those that are counted.
 
     Misses of a cache with LRU replacement follow from an interval's own reuse times. With random replacement, and
     nearly so with FIFO, they depend on the number of lines that have come in since a line was touched, which may be
@@ -40,14 +50,21 @@ class WaitModel:
         sizes = [cache.size_bytes / config.l1d.line_bytes for cache in caches]
         has_history = [cache.replacement != "lru" for cache in caches]
         first_bins = [0] * len(caches)
+        sets = [(min(config.l1d.sets, LINE_SETS), LINE_SET_FIELDS, 2 * LINE_SETS)]
+        if config.l2 is not None:
+            has_same_lines = config.l2.line_bytes == config.l1d.line_bytes
+            sets.append((min(config.l2.sets, LINE_SETS) if has_same_lines else 1, FAR_LINE_SET_FIELDS, LINE_SETS))
         if config.dtlb is not None:
             sizes.append(config.dtlb.entries * config.memory.page_bytes / (1 << PAGE_BITS))
             below.append(config.dtlb.miss_penalty_cycles)
             has_history.append(config.dtlb.replacement != "lru")
-            first_bins.append(REUSE_BINS)
+            first_bins.append(PAGE_FIELDS)
+            has_small_pages = config.memory.page_bytes == 1 << PAGE_BITS
+            sets.append((min(config.dtlb.sets, PAGE_SETS) if has_small_pages else 1, PAGE_SET_FIELDS, PAGE_SETS))
         self.arrays = Waits(
             np.zeros(1, np.int64), np.zeros(1024, np.int64), np.array(sizes, np.float64), np.array(below, np.float64),
             np.array(has_history), np.zeros((len(sizes), 1024)), np.array(first_bins),
+            np.array(sets), room_for_distances(),
         )  # fmt: skip
 
     def make_room(self, n: int) -> None:
@@ -63,7 +80,7 @@ class WaitModel:
     def add(self, ends: NDArray[np.int64], reuse_times: NDArray[np.int64]) -> NDArray[np.float64]:
         """Waiting of the next intervals, in cycles per instruction, ``(n,)``.
 
-        ``ends``: (n,) instructions from the start to each interval's end; ``reuse_times``: ``(n, 2 * REUSE_BINS)`` as
+        ``ends``: (n,) instructions from the start to each interval's end; ``reuse_times``: ``(n, REUSE_FIELDS)`` as
         in `emulator.execution.intervals.Intervals`.
         """
         self.make_room(len(ends))

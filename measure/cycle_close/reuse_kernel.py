@@ -7,38 +7,91 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from emulator.engine.reuse_counts import BINS_PER_OCTAVE, REUSE_BINS, bin_edges
 from emulator.kernels.jit import inline_kernel, kernel
+
+Longs = NDArray[np.int64]
+Doubles = NDArray[np.float64]
+
+OCTAVES = REUSE_BINS // BINS_PER_OCTAVE
+
+
+class Distances(NamedTuple):
+    """Stack distances of an interval's accesses. ``edges``: (bins + 1,) of the bins of reuse times [instructions]; at
+    each, accesses with longer ones, ``above``, and the different lines between the two accesses to a line,
+    ``between``."""
+
+    edges: Doubles
+    above: Doubles
+    between: Doubles
+
+
+def room_for_distances() -> Distances:
+    """Distances to be found."""
+    return Distances(bin_edges(), np.zeros(REUSE_BINS + 1), np.zeros(REUSE_BINS + 1))
 
 
 @inline_kernel
-def misses_of(reuse_times: NDArray[np.int64], instructions: int, lines: float) -> float:
-    """Misses of an interval of ``instructions`` in a fully associative LRU cache of ``lines`` lines.
-
-    ``reuse_times``: (bins,), entry b counts times from 2**(b - 1) to 2**b - 1 instructions.
+def find_distances(fields: Longs, first: int, instructions: int, out: Distances) -> None:
+    """Find the stack distances of an interval of ``instructions``, of which ``fields``, from ``first`` on, count the
+    accesses by their reuse time. Short times need not be counted.
 
     StatStack (Eklov and Hagersten, ISPASS 2010, section 3): the number of different lines between two accesses to a
     line is the number of accesses between them whose line is not touched again before the second. With times spread
-    evenly in a bin, that number at time t is the rate of accesses times the integral of the fraction of times above it.
+    evenly in a bin, that number at time t is the integral of the accesses with longer times, per instruction.
     """
-    bins = len(reuse_times)
-    accesses = 0
-    for bin_ in range(bins):
-        accesses += reuse_times[bin_]
-    if accesses == 0 or instructions == 0:
+    left = 0.0
+    for bin_ in range(REUSE_BINS):
+        left += fields[first + bin_]
+    # Between the first edge, of one instruction, and the access itself lies at most one line.
+    out.above[0], out.between[0] = left, left / max(instructions, 1)
+    for bin_ in range(REUSE_BINS):
+        inside = fields[first + bin_]
+        width = out.edges[bin_ + 1] - out.edges[bin_]
+        out.between[bin_ + 1] = out.between[bin_] + width * (left - 0.5 * inside) / max(instructions, 1)
+        left -= inside
+        out.above[bin_ + 1] = left
+
+
+@inline_kernel
+def misses_of(distances: Distances, lines: float) -> float:
+    """Misses of a fully associative LRU cache of ``lines`` lines: accesses with at least so many others between."""
+    low, high = 0, len(distances.between) - 1
+    if lines <= distances.between[low]:
+        return float(distances.above[low])
+    if lines > distances.between[high]:
         return 0.0
-    rate = accesses / instructions
-    above = float(accesses)
-    between = 0.0  # different lines, at the lower edge of the bin
-    for bin_ in range(bins):
-        inside = reuse_times[bin_]
-        width = 1.0 if bin_ == 0 else 2.0 ** (bin_ - 1)
-        more = rate * width * (above - 0.5 * inside) / accesses
-        if between + more >= lines:
-            fraction = (lines - between) / more
-            return above - fraction * inside
-        between += more
-        above -= inside
-    return 0.0
+    while high - low > 1:  # between[low] < lines <= between[high]
+        middle = (low + high) // 2
+        if distances.between[middle] < lines:
+            low = middle
+        else:
+            high = middle
+    part = (lines - distances.between[low]) / (distances.between[high] - distances.between[low])
+    return float(distances.above[low] + part * (distances.above[high] - distances.above[low]))
+
+
+@inline_kernel
+def misses_of_sets(distances: Distances, lines: float, fields: Longs, first: int, counted: int, sets: int) -> float:
+    """Misses of an LRU cache of ``lines`` lines in ``sets`` sets.
+
+    ``fields``, from ``first`` on: ``counted`` numbers, a multiple of ``sets``, of accesses by the lowest bits of their
+    line's number. Of the different lines between two accesses to a set, its share of accesses is taken to be its own:
+    a loop over as many lines of a set as it holds has one less between, a loop over one more misses. The limit is in
+    the middle, as times are known by bins.
+    """
+    accesses = 0
+    for place in range(counted):
+        accesses += fields[first + place]
+    misses = 0.0
+    for one in range(sets):
+        own = 0
+        for group in range(counted // sets):
+            own += fields[first + one + group * sets]
+        if own:
+            share = own / accesses
+            misses += share * misses_of(distances, (lines / sets + 0.5) / share)
+    return misses
 
 
 class Waits(NamedTuple):
@@ -46,70 +99,73 @@ class Waits(NamedTuple):
 
     ``state``: (1,), number of intervals so far; ``ends``: (m,) instructions from the start to the end of each, the
     first entry 0; for each of n levels, caches and then a TLB, ``lines`` or pages, ``latencies`` (of a miss) [cycles],
-    ``has_history``, (n,), and ``fills``, (n, m), misses from the start to each of ``ends``. ``first_bins``, (n,):
-    the place of a level's bins among those of an interval, of which one half is of lines, the other of pages.
+    ``has_history``, (n,), and ``fills``, (n, m), misses from the start to each of ``ends``. ``first_bins``, (n,): where
+    the bins of a level are among the fields of an interval's reuse counts; ``sets``, (n, 3): the number of its sets, 1
+    if accesses are not counted by sets, where these counts are, and how many. ``distances``: scratch space.
     """
 
-    state: NDArray[np.int64]
-    ends: NDArray[np.int64]
-    lines: NDArray[np.float64]
-    latencies: NDArray[np.float64]
+    state: Longs
+    ends: Longs
+    lines: Doubles
+    latencies: Doubles
     has_history: NDArray[np.bool_]
-    fills: NDArray[np.float64]
-    first_bins: NDArray[np.int64]
+    fills: Doubles
+    first_bins: Longs
+    sets: Longs
+    distances: Distances
 
 
 @kernel
-def add_wait(waits: Waits, end: int, reuse_times: NDArray[np.int64]) -> float:
+def add_wait(waits: Waits, end: int, reuse_times: Longs) -> float:
     """Add the next interval, up to ``end`` instructions, for which there is room; its waiting, in cycles per
-    instruction. ``reuse_times``: (1, bins of lines and of pages)."""
+    instruction. ``reuse_times``: (1, REUSE_FIELDS)."""
     n = waits.state[0]
     waits.state[0] = n + 1
     waits.ends[n + 1] = end
     instructions = end - waits.ends[n]
-    total = 0.0
+    fields, distances, total = reuse_times[0], waits.distances, 0.0
     for level in range(len(waits.lines)):
-        lines, latency = waits.lines[level], waits.latencies[level]
-        first, bins = waits.first_bins[level], reuse_times.shape[1] // 2
+        lines, sets = waits.lines[level], waits.sets[level, 0]
+        first, first_set, counted = waits.first_bins[level], waits.sets[level, 1], waits.sets[level, 2]
+        misses = 0.0
+        if sets > 1 or not waits.has_history[level]:
+            find_distances(fields, first, instructions, distances)
+            misses = misses_of_sets(distances, lines, fields, first_set, counted, sets)
         if waits.has_history[level]:
             fills = waits.fills[level]
-            add_evictions(waits.ends, reuse_times, first, bins, n, lines, fills)
-            total += (fills[n + 1] - fills[n]) * latency
-        else:
-            times = reuse_times[0]
-            total += misses_of(times[first : first + bins], instructions, lines) * latency
-    return total / max(instructions, 1)
+            add_evictions(waits.ends, reuse_times, first, n, lines, fills)
+            if sets > 1:  # what uneven sets add to LRU replacement
+                misses -= misses_of(distances, lines)
+            misses += fills[n + 1] - fills[n]
+        total += misses * waits.latencies[level]
+    return max(total, 0.0) / max(instructions, 1)
 
 
 @kernel
-def add_waits(waits: Waits, ends: NDArray[np.int64], reuse_times: NDArray[np.int64], out: NDArray[np.float64]) -> None:
-    """`add_wait` of the next intervals: ``ends``, (n,), ``reuse_times``, (n, bins), their waiting ``out``, (n,)."""
+def add_waits(waits: Waits, ends: Longs, reuse_times: Longs, out: Doubles) -> None:
+    """`add_wait` of the next intervals, n rows; their waiting ``out``, (n,)."""
     for row in range(len(ends)):
         out[row] = add_wait(waits, ends[row], reuse_times[row : row + 1])
 
 
 @kernel
 def add_evictions(
-    ends: NDArray[np.int64],
-    reuse_times: NDArray[np.int64],
-    first_bin: int,
-    bins: int,
-    first: int,
-    lines: float,
-    fills: NDArray[np.float64],
-) -> None:
+    ends: Longs, reuse_times: Longs, first_bin: int, first: int, lines: float, fills: Doubles
+) -> None:  # fmt: skip
     """Misses of a cache of ``lines`` lines with random replacement: fills ``fills[first + 1 :]``.
 
-    ``fills[k]``, (n + 1,): misses from the start to ``ends[k]``, (n + 1,). ``reuse_times``: of the intervals from
-    ``first`` on, in ``bins`` from ``first_bin`` on, as above. StatCache (Berg and Hagersten, ISPASS 2004): a line
-    survives the evictions that follow an access with probability exp(-evictions / lines). Here the evictions before an
-    interval are those of the intervals before it, and those inside are spread evenly; nothing is evicted before the
-    cache is full.
+    ``fills[k]``, (n + 1,): misses from the start to ``ends[k]``, (n + 1,). ``reuse_times``: counts of the
+    intervals from ``first`` on, in bins from ``first_bin`` on, of which those of an octave are taken together.
+
+    StatCache (Berg and Hagersten, ISPASS 2004): a line survives the evictions that follow an access with probability
+    exp(-evictions / lines). Here the evictions before an interval are those of the intervals before it, and those
+    inside are spread evenly; nothing is evicted before the cache is full.
     misses = sum(accesses * (1 - exp(...))) is convex in the misses: Newton's steps from above converge to the largest
     solution.
     """
-    before = np.zeros(bins)
-    inside = np.zeros(bins)
+    accesses = np.zeros(OCTAVES)
+    before = np.zeros(OCTAVES)
+    inside = np.zeros(OCTAVES)
     for row in range(reuse_times.shape[0]):
         done = first + row
         begin, length = ends[done], ends[done + 1] - ends[done]
@@ -117,26 +173,28 @@ def add_evictions(
         is_full = fills[done] >= lines
         misses = 0.0
         at = done
-        for bin_ in range(bins):
-            misses += reuse_times[row, first_bin + bin_]
-            time = 0.75 * 2.0**bin_  # the middle of the bin
-            inside[bin_] = min(time, 0.5 * length) / max(length, 1) / lines if is_full else 0.0
+        for octave in range(OCTAVES):
+            accesses[octave] = 0.0
+            for place in range(BINS_PER_OCTAVE):
+                accesses[octave] += reuse_times[row, first_bin + octave * BINS_PER_OCTAVE + place]
+            misses += accesses[octave]
+            time = 1.5 * 2.0**octave  # its middle
+            inside[octave] = min(time, 0.5 * length) / max(length, 1) / lines if is_full else 0.0
             moment = begin + 0.5 * length - time
             while at > 0 and ends[at] > moment:
                 at -= 1
             was = fills[at]
             if at < done:
                 was += (fills[at + 1] - was) * min(max(moment - ends[at], 0.0) / (ends[at + 1] - ends[at]), 1.0)
-            before[bin_] = (old - max(was - lines, 0.0)) / lines if moment < begin else 0.0
-        never = float(reuse_times[row, first_bin + bins - 1])
+            before[octave] = (old - max(was - lines, 0.0)) / lines if moment < begin else 0.0
+        never = accesses[OCTAVES - 1]
         for _ in range(50):
             difference, slope = misses - never, 1.0
-            for bin_ in range(bins - 1):
-                accesses = reuse_times[row, first_bin + bin_]
-                if accesses:
-                    stays = np.exp(-before[bin_] - inside[bin_] * misses)
-                    difference -= accesses * (1.0 - stays)
-                    slope -= accesses * inside[bin_] * stays
+            for octave in range(OCTAVES - 1):
+                if accesses[octave] > 0.0:
+                    stays = np.exp(-before[octave] - inside[octave] * misses)
+                    difference -= accesses[octave] * (1.0 - stays)
+                    slope -= accesses[octave] * inside[octave] * stays
             if slope <= 0.0 or difference < 1e-3 * misses:
                 break
             misses -= difference / slope

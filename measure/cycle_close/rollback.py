@@ -111,7 +111,11 @@ class RollBackTracer:
                 else:
                     category = Category.MATCHED
                     with_waits = self.settings.wait_step > 0
-                    sample = self._samples.estimate(shares[place], wait) if with_waits else self._of_phase[match.phase]
+                    sample = (
+                        self._samples.estimate(shares[place], wait, number + place)
+                        if with_waits
+                        else self._of_phase[match.phase]
+                    )
                 events = sample.events_each * (end - begin)
                 if category is Category.SIMULATED:
                     events = with_static_events(events, static[place])

@@ -75,8 +75,9 @@ class Samples:
         self._n = n + 1
         self._cover_state[UNCOVERED] = EMPTY
 
-    def estimate(self, share: NDArray[np.float64], wait: float) -> Sample:
-        """The estimate of an interval from at least one sample; its number is that of the closest sample."""
+    def estimate(self, share: NDArray[np.float64], wait: float, number: int) -> Sample:
+        """The estimate of the interval ``number`` from at least one sample; its number is that of the closest
+        sample."""
         from measure.cycle_close.samples_kernel import NEIGHBOURS, neighbours
 
         n, places, weights = self._n, np.empty(NEIGHBOURS, np.int64), np.empty(NEIGHBOURS)
@@ -84,8 +85,10 @@ class Samples:
             self._shares[:n],
             self._waits[:n],
             self._scaled[:n],
+            self._numbers[:n],
             share,
             wait,
+            number,
             self._reach,
             self._step,
             places,
@@ -101,7 +104,7 @@ class Samples:
 
         ``penalty_cycles``: of a misprediction, where estimates get the interval's own mispredictions, else 0.
         """
-        own, estimated = sample.events_each, self.estimate(share, wait).events_each
+        own, estimated = sample.events_each, self.estimate(share, wait, sample.number).events_each
         more = own[Event.BRANCHES_MISPREDICTED] - estimated[Event.BRANCHES_MISPREDICTED]
         cycles = estimated[Event.CYCLES] + penalty_cycles * more
         return float(abs(cycles / own[Event.CYCLES] - 1))
@@ -109,7 +112,8 @@ class Samples:
     def estimates(
         self, shares: NDArray[np.float64], waits: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Estimates of intervals with signatures ``shares``, (k, d), and ``waits``, (k,), from at least one sample.
+        """Estimates of the program's first intervals, with signatures ``shares``, (k, d), and ``waits``, (k,), from at
+        least one sample.
 
         Returns events per instruction, (k, N_EVENTS), and the numbers of the closest samples, (k,).
         """
@@ -119,8 +123,8 @@ class Samples:
         places, weights, more = np.empty((k, NEIGHBOURS), np.int64), np.empty((k, NEIGHBOURS)), np.empty(k)
         own = self._waits[:n]
         neighbours_of_all(
-            self._shares[:n], own, self._scaled[:n], shares, waits, self._reach, self._step, places,
-            weights, more,
+            self._shares[:n], own, self._scaled[:n], self._numbers[:n], shares, waits, self._reach, self._step,
+            places, weights, more,
         )  # fmt: skip
         events = np.zeros((k, N_EVENTS))
         for column in range(NEIGHBOURS):

@@ -11,19 +11,24 @@ NEIGHBOURS = 4
 _EXACT = 0.02  # distance at which the weight is a quarter of that at distance 0
 # Variance of waiting times [(cycles/instruction)**2] from which the samples themselves show the effect of waiting.
 _SPREAD = 0.01
+# Of samples that are alike the one nearest in time is best: the distance between the first and the last interval of a
+# long program, and the number of intervals between two with half of it.
+_LONG_AGO, _SOON = 0.1, 100.0
 _CYCLES_A_WAIT = 0.5  # additional cycles per cycle of waiting, where the samples do not show it
 
 
 @kernel
 def neighbours(
-    shares: NDArray[np.float64], waits: NDArray[np.float64], scaled: NDArray[np.float64], share: NDArray[np.float64],
-    wait: float, reach: float, step: float, places: NDArray[np.int64], weights: NDArray[np.float64],
+    shares: NDArray[np.float64], waits: NDArray[np.float64], scaled: NDArray[np.float64], numbers: NDArray[np.int64],
+    share: NDArray[np.float64], wait: float, number: int, reach: float, step: float, places: NDArray[np.int64],
+    weights: NDArray[np.float64],
 ) -> float:  # fmt: skip
     """The samples closest to an interval; returns cycles per instruction to add to their weighted sum.
 
-    ``shares``: (n, d) signatures that sum to 1, ``waits``: (n,), ``scaled``: (n,) log(1 + wait) over ``step``, of the
-    samples; ``share``, ``wait``: of the interval. Distance is the sum of Manhattan's over ``reach``, and of the
-    difference of log(1 + wait) over ``step``. Outputs ``places``, ``weights``: (m,), the indices of the samples, the
+    ``shares``: (n, d) signatures that sum to 1, ``waits``: (n,), ``scaled``: (n,) log(1 + wait) over ``step``,
+    ``numbers``: (n,) of the samples; ``share``, ``wait``, ``number``: of the interval. Distance is the sum of
+    Manhattan's over ``reach``, of the difference of log(1 + wait) over ``step``, and of a little for intervals that lie
+    between. Outputs ``places``, ``weights``: (m,), the indices of the samples, the
     closest first, and their weights: one over the square of the distance, corrected by the linear effect of waiting on
     events within the samples' range of waiting. With fewer than m samples the rest has weight 0.
     """
@@ -32,7 +37,8 @@ def neighbours(
     apart = np.empty(most)
     places[:], weights[:] = 0, 0.0
     for sample in range(len(waits)):
-        distance = abs(scaled[sample] - own)
+        between = float(abs(numbers[sample] - number))
+        distance = abs(scaled[sample] - own) + _LONG_AGO * between / (between + _SOON)
         for entry in range(len(share)):
             if found == most and distance >= apart[most - 1]:
                 break
@@ -65,12 +71,13 @@ def neighbours(
 
 @kernel
 def neighbours_of_all(
-    shares: NDArray[np.float64], waits: NDArray[np.float64], scaled: NDArray[np.float64], wanted: NDArray[np.float64],
-    wanted_waits: NDArray[np.float64], reach: float, step: float, places: NDArray[np.int64],
-    weights: NDArray[np.float64], more_cycles: NDArray[np.float64],
+    shares: NDArray[np.float64], waits: NDArray[np.float64], scaled: NDArray[np.float64], numbers: NDArray[np.int64],
+    wanted: NDArray[np.float64], wanted_waits: NDArray[np.float64], reach: float, step: float,
+    places: NDArray[np.int64], weights: NDArray[np.float64], more_cycles: NDArray[np.float64],
 ) -> None:  # fmt: skip
-    """`neighbours` of each of the intervals with signatures ``wanted``, (k, d), and waiting ``wanted_waits``, (k,)."""
+    """`neighbours` of each of a program's first intervals, with signatures ``wanted``, (k, d), and waiting
+    ``wanted_waits``, (k,)."""
     for row in range(len(wanted)):
         more_cycles[row] = neighbours(
-            shares, waits, scaled, wanted[row], wanted_waits[row], reach, step, places[row], weights[row]
+            shares, waits, scaled, numbers, wanted[row], wanted_waits[row], row, reach, step, places[row], weights[row]
         )

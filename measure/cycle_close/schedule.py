@@ -9,7 +9,7 @@ from measure.cycle_close.online_kernel import EMPTY, Due, place_of
 BADLY = 0.1  # error of an estimate, as a fraction of the interval's cycles, from which it counts as bad
 _FIRST_GAP, _LEAST_GAP = 10, 3  # [intervals] between samples of a phase
 _GAP_GROWTH = 4  # factor to the next gap; after a sample that was estimated badly, divisor
-_LONGEST_GAP = 1 << 40  # when all intervals are sampled
+_LONGEST_GAP = 512  # behaviour that changes late is found within so many
 
 
 class SampleSchedule:

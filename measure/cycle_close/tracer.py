@@ -260,7 +260,8 @@ class Tracer:
             if sample is None and self._deferred:
                 yield Interval(*place, category, -1, distance, self._unknown)
                 continue
-            estimate = sample or self._estimate(phase, found.signatures[row], shares[row], float(found.waits[row]))
+            wait = float(found.waits[row])
+            estimate = sample or self._estimate(number + row, phase, found.signatures[row], shares[row], wait)
             if estimate is None:
                 yield Interval(*place, category, -1, distance, self._unknown)
                 continue
@@ -291,12 +292,12 @@ class Tracer:
         return sample
 
     def _estimate(
-        self, phase: int, signature: NDArray[np.int64], share: NDArray[np.float64], wait: float
+        self, number: int, phase: int, signature: NDArray[np.int64], share: NDArray[np.float64], wait: float
     ) -> Sample | None:
-        """The estimate of an interval that was not simulated; None without any."""
+        """The estimate of the interval ``number``, which was not simulated; None without any."""
         if phase not in self._of_phase:
-            return self._guess(signature, share, wait)
-        return self._samples.estimate(share, wait) if self.settings.wait_step else self._of_phase[phase]
+            return self._guess(number, signature, share, wait)
+        return self._samples.estimate(share, wait, number) if self.settings.wait_step else self._of_phase[phase]
 
     def reestimated(self, intervals: list[Interval]) -> list[Interval]:
         """``intervals``, all that `intervals` yielded, estimated again with the samples that came later.
@@ -309,12 +310,14 @@ class Tracer:
         keep = {Category.UNSAMPLED} if none else set()
         return reestimate(intervals, self._samples, self._features, self.core.config, keep)
 
-    def _guess(self, signature: NDArray[np.int64], share: NDArray[np.float64], wait: float) -> Sample | None:
+    def _guess(
+        self, number: int, signature: NDArray[np.int64], share: NDArray[np.float64], wait: float
+    ) -> Sample | None:
         if self.settings.unsampled == "last":
             return self._last
         if self.settings.unsampled == "closest" and self._of_phase:
             if self.settings.wait_step:
-                return self._samples.estimate(share, wait)
+                return self._samples.estimate(share, wait, number)
             sampled = np.zeros(self.table.phases, np.bool_)
             sampled[list(self._of_phase)] = True
             closest = self.table.closest(signature, sampled)

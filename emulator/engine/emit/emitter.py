@@ -9,16 +9,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from emulator.engine.hart_state import (
+from emulator.engine.hart_state import OFFSETS, REUSE_OFFSET
+from emulator.engine.instrument.line_timestamps import pages_offset, writes_offset
+from emulator.engine.reuse_counts import (
+    DOUBLE_BIN_0,
+    DOUBLE_SHIFT,
+    FAR_BITS,
+    LINE_SET_FIELDS,
+    LINE_SETS,
     NEAR_BITS,
-    OFFSETS,
     PAGE_BITS,
-    PAGE_REUSE_OFFSET,
+    PAGE_FIELDS,
+    PAGE_SET_FIELDS,
+    PAGE_SETS,
     REUSE_BINS,
     REUSE_COPIES,
-    REUSE_OFFSET,
+    REUSE_FIELDS,
+    REUSE_WORDS,
 )
-from emulator.engine.instrument.line_timestamps import pages_offset, writes_offset
 from emulator.events import HELD_WRITTEN, TraceSelection
 from emulator.isa.decode import DYNAMIC_ROUNDING
 
@@ -29,7 +37,7 @@ V = Any
 RARELY = "!prof !0"
 DECLARATIONS = """
 declare i64 @llvm.ctlz.i64(i64, i1)
-declare i32 @llvm.ctlz.i32(i32, i1)
+declare i32 @llvm.umax.i32(i32, i32)
 declare i64 @llvm.cttz.i64(i64, i1)
 declare i64 @llvm.ctpop.i64(i64)
 declare i64 @llvm.bswap.i64(i64)
@@ -236,8 +244,8 @@ class Emitter:
         self.say(f"store i64 {self.let(f'add i64 {before}, 1')}, ptr {pointer}")
 
     def touch(self, address: V, time: V, is_store: bool, selection: TraceSelection) -> None:
-        """Store ``time`` (an i32) as the timestamp of the line at ``address``, also of its write if ``is_store``, and
-        count the reuse time if it is selected, after a long one also that of the page.
+        """Store ``time`` (an i32) as the timestamp of the line at ``address``, also of its write if ``is_store``. If
+        reuse times are selected and that of the line is not short, count it, that of the page, and the line's set.
 
         The address may lie in a guard when the access is about to fault: the table covers all of 32 bits.
         """
@@ -253,29 +261,39 @@ class Emitter:
             return
         before = self.let(f"load i32, ptr {place}")
         self.say(f"store i32 {time}, ptr {place}")
-        zeros = self.let(f"call i32 @llvm.ctlz.i32(i32 {self.let(f'sub i32 {time}, {before}')}, i1 false)")
-        # Neighbouring accesses count in different copies: increments of one word would wait for each other.
-        self._copy = (self._copy + 1) % REUSE_COPIES
-        offset = REUSE_OFFSET + 8 * REUSE_BINS * self._copy
-        self._count_zeros(offset, zeros)
+        age = self.let(f"sub i32 {time}, {before}")
         far, on = self.fresh_label("far"), self.fresh_label("on")
-        is_far = self.let(f"icmp ult i32 {zeros}, {32 - NEAR_BITS}")
+        is_far = self.let(f"icmp uge i32 {age}, {1 << NEAR_BITS}")
         self.say(f"br i1 {is_far}, label %{far}, label %{on}, {RARELY}")
         self.start(far)
+        # Neighbouring accesses count in different copies: increments of one word would wait for each other.
+        self._copy = (self._copy + 1) % REUSE_COPIES
+        self._count_word(REUSE_BINS * self._copy, self._bin_of(age))
+        is_long = self.let(f"icmp uge i32 {age}, {1 << FAR_BITS}")
+        in_set = self.let(f"and i64 {line}, {LINE_SETS - 1}")
+        in_set = self.select(is_long, self.let(f"or i64 {in_set}, {LINE_SETS}"), in_set)
         page = self.let(f"zext i32 {self.let(f'lshr i32 {low}, {PAGE_BITS}')} to i64")
         pages = self.let(f"getelementptr i8, ptr {table}, i64 {pages_offset(selection.line_bits)}")
         place = self.let(f"getelementptr i32, ptr {pages}, i64 {page}")
         before = self.let(f"load i32, ptr {place}")
         self.say(f"store i32 {time}, ptr {place}")
-        zeros = self.let(f"call i32 @llvm.ctlz.i32(i32 {self.let(f'sub i32 {time}, {before}')}, i1 false)")
-        self._count_zeros(PAGE_REUSE_OFFSET, zeros)
+        age = self.let(f"call i32 @llvm.umax.i32(i32 {self.let(f'sub i32 {time}, {before}')}, i32 1)")
+        fields = REUSE_WORDS - REUSE_FIELDS
+        self._count_word(fields + PAGE_FIELDS, self._bin_of(age))
+        self._count_word(fields + LINE_SET_FIELDS, in_set)
+        self._count_word(fields + PAGE_SET_FIELDS, self.let(f"and i64 {page}, {PAGE_SETS - 1}"))
         self.say(f"br label %{on}")
         self.start(on)
 
-    def _count_zeros(self, offset: int, zeros: V) -> None:
-        """Count in the histogram of reuse times at ``offset`` in the hart's state."""
-        histogram = self.let(f"getelementptr i8, ptr %st, i64 {offset}")
-        self.count_at(self.let(f"getelementptr i64, ptr {histogram}, i64 {self.let(f'zext i32 {zeros} to i64')}"))
+    def _bin_of(self, age: V) -> V:
+        """The bin of the reuse time ``age`` (an i32, at least 1)."""
+        bits = self.let(f"bitcast double {self.let(f'uitofp i32 {age} to double')} to i64")
+        return self.let(f"sub i64 {self.let(f'lshr i64 {bits}, {DOUBLE_SHIFT}')}, {DOUBLE_BIN_0}")
+
+    def _count_word(self, first: int, place: V) -> None:
+        """Add one to the word of the reuse counts at ``first`` plus ``place`` (an i64)."""
+        words = self.let(f"getelementptr i8, ptr %st, i64 {REUSE_OFFSET + 8 * first}")
+        self.count_at(self.let(f"getelementptr i64, ptr {words}, i64 {place}"))
 
     def pass_on_access(self, address: V, is_store: bool, selection: TraceSelection) -> None:
         """Call the function for missing data if the data cache does not hold the line at ``address``; else mark the

@@ -1,15 +1,16 @@
 """Line timestamps: when each line of guest memory was touched last. They tell what any LRU cache holds.
 
 Translations and the interpreter write the time of an access - the instructions executed before it - into a table
-with one word per line, and count how long the line had not been touched. (Barr, Pan, Zhang and Asanovic's memory
-timestamp record, ISPASS 2005, which serves caches of every size and associativity at once.) Times have 32 bits: a
-line not touched for 4.3 G instructions looks younger than it is.
+with one word per line, and count how long the line had not been touched, unless it is a few instructions. (Barr, Pan,
+Zhang and Asanovic's memory timestamp record, ISPASS 2005, which serves caches of every size and associativity at once.)
+Times have 32 bits: a line not touched for 4.3 G instructions looks younger than it is.
 
 Stores write their time into a second table, too, which lies behind the first: a line that has stayed in a cache since
 it was written is dirty.
 
-Accesses after a long time timestamp their page in a third table, and count how long none such had been made to it: page
-walks follow from that, as misses of caches do from the times of lines.
+Accesses that are counted timestamp their page in a third table, and count how long none such had been made to it: page
+walks follow from that, as misses of caches do from the times of lines. What is counted of them:
+`emulator.engine.reuse_counts`.
 
 Accesses to lines that other accesses of their block timestamp get none themselves (`timestamped_accesses`).
 """
@@ -23,7 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emulator.engine.address_tables import Table
-from emulator.engine.hart_state import NEAR_BITS, PAGE_BITS, REUSE_BINS, Hart
+from emulator.engine.hart_state import Hart
+from emulator.engine.reuse_counts import NEAR_BITS, PAGE_BITS, count_access
 from emulator.events import ACCESS_STORE
 from emulator.isa.decode import Instruction
 
@@ -95,7 +97,7 @@ def pages_offset(line_bits: int) -> int:
 class LineTimestamps:
     """The timestamps of one hart, for lines of ``1 << line_bits`` bytes. Raises `ValueError` for a bad line size.
 
-    ``page_times``: when an access to each page was made last whose line had not been touched for long; 0 for never.
+    ``page_times``: when an access to each page was made last whose line's reuse time was counted; 0 for never.
     """
 
     def __init__(self, hart: Hart, line_bits: int) -> None:
@@ -116,13 +118,11 @@ class LineTimestamps:
         line = (address & 0xFFFFFFFF) >> self.line_bits
         age = (time - int(self._times[0, line])) & 0xFFFFFFFF
         self._times[: 1 + is_store, line] = time & 0xFFFFFFFF
-        if reuse_times:
-            self._hart.reuses[0, REUSE_BINS - 1 - age.bit_length()] += 1
-            if age.bit_length() > NEAR_BITS:
-                page = (address & 0xFFFFFFFF) >> PAGE_BITS
-                age = (time - int(self.page_times[page])) & 0xFFFFFFFF
-                self.page_times[page] = time & 0xFFFFFFFF
-                self._hart.reuses[-1, REUSE_BINS - 1 - age.bit_length()] += 1
+        if reuse_times and age.bit_length() > NEAR_BITS:
+            page = (address & 0xFFFFFFFF) >> PAGE_BITS
+            page_age = (time - int(self.page_times[page])) & 0xFFFFFFFF
+            self.page_times[page] = time & 0xFFFFFFFF
+            count_access(self._hart.reuses, age, page_age, line, page)
 
     @property
     def times(self) -> NDArray[np.uint32]:

@@ -11,8 +11,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from emulator.engine.hart_state import NEAR_BITS, PAGE_BITS, REUSE_BINS
 from emulator.engine.instrument.line_timestamps import timestamped_accesses, writes_offset
+from emulator.engine.reuse_counts import (
+    FAR_BITS,
+    FAR_LINE_SET_FIELDS,
+    LINE_SET_FIELDS,
+    LINE_SETS,
+    NEAR_BITS,
+    PAGE_BITS,
+    PAGE_FIELDS,
+    PAGE_SET_FIELDS,
+    PAGE_SETS,
+    REUSE_BINS,
+    REUSE_FIELDS,
+    bin_edges,
+    bin_of,
+)
 from emulator.engine.translator import Translator
 from emulator.events import ACCESS_STORE, FULL_RECORD, NEVER, BlockFacts, TraceSelection
 from emulator.execution.intervals import Intervals, Written
@@ -44,7 +58,7 @@ class Twin:
         self.last: dict[int, int] = {}
         self.written: dict[int, int] = {}
         self.pages: dict[int, int] = {}
-        self.reuses = np.zeros(2 * REUSE_BINS, np.int64)
+        self.reuses = np.zeros(REUSE_FIELDS, np.int64)
         self.executions: dict[int, int] = {}
         self.now = 0
 
@@ -76,12 +90,24 @@ class Twin:
         line = address >> LINE_BITS
         age = time - self.last[line] if line in self.last else time + (1 << 31)
         self.last[line] = time
-        self.reuses[age.bit_length()] += 1
-        if age.bit_length() > NEAR_BITS:
+        if age >= 1 << NEAR_BITS:
             page = address >> PAGE_SHIFT
-            age = time - self.pages[page] if page in self.pages else time + (1 << 31)
+            page_age = time - self.pages[page] if page in self.pages else time + (1 << 31)
             self.pages[page] = time
-            self.reuses[REUSE_BINS + age.bit_length()] += 1
+            sets = FAR_LINE_SET_FIELDS if age >= 1 << FAR_BITS else LINE_SET_FIELDS
+            bins = np.searchsorted(bin_edges(), [age, page_age], side="right") - 1
+            for place in (
+                bins[0], PAGE_FIELDS + bins[1], sets + line % LINE_SETS, PAGE_SET_FIELDS + page % PAGE_SETS,
+            ):  # fmt: skip
+                self.reuses[place] += 1
+
+
+def test_bins_of_reuse_times_cut_powers_of_two_into_four() -> None:
+    assert [bin_of(time) for time in (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10)] == [0, 0, 4, 6, 8, 9, 10, 11, 12, 12, 13]
+    edges = bin_edges()
+    assert len(edges) == REUSE_BINS + 1
+    for time in (*range(1, 5000), *(1 << np.arange(31)), (1 << 32) - 1):
+        assert edges[bin_of(int(time))] <= time < edges[bin_of(int(time)) + 1]
 
 
 def test_pages_whose_reuse_is_counted_are_those_of_guest_memory() -> None:
@@ -199,7 +225,7 @@ def end_after(written: Written, most: int, seen: NDArray[np.int64]) -> None:
     seen[1] += written.ends[row]
     for place in range(written.starts[row], written.starts[row + 1]):
         seen[2] += written.executions[place] * (written.blocks[place] + 1)
-    for place in range(2 * REUSE_BINS):
+    for place in range(REUSE_FIELDS):
         seen[3] += written.reuse_times[row, place] * place
     if row + 1 == most:
         written.job[ENOUGH] = 1
@@ -226,7 +252,7 @@ def test_a_watcher_sees_each_interval_and_ends_the_series(mixture: Path, engine:
         8,
         sum(int(part.ends.sum()) for part in parts),
         sum(int((part.executions * (part.blocks.astype(np.int64) + 1)).sum()) for part in parts),
-        sum(int((part.reuse_times * np.arange(2 * REUSE_BINS)).sum()) for part in parts),
+        sum(int((part.reuse_times * np.arange(REUSE_FIELDS)).sum()) for part in parts),
     ]
 
 

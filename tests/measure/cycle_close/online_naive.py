@@ -117,7 +117,7 @@ class NaiveSchedule:
         elif was_badly_estimated:
             gap = max(3, self.gaps[key] // 4)
         else:
-            gap = 4 * self.gaps[key]
+            gap = min(4 * self.gaps[key], 512)
         self.gaps[key] = self.left[key] = gap
 
 

@@ -12,6 +12,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from emulator.engine.reuse_counts import (
+    BINS_PER_OCTAVE,
+    LINE_SET_FIELDS,
+    LINE_SETS,
+    NEAR_BITS,
+    PAGE_FIELDS,
+    PAGE_SET_FIELDS,
+    PAGE_SETS,
+    REUSE_BINS,
+    REUSE_FIELDS,
+    bin_of,
+)
 from emulator.events import BLOCK_DTYPE, NEVER
 from emulator.execution.intervals import Intervals
 from emulator.timing.machine_events import N_EVENTS, Event
@@ -19,39 +31,57 @@ from emulator.timing.machine_file import load_machine
 from measure.cycle_close.code_lines import CodeLines
 from measure.cycle_close.medoids import medoids
 from measure.cycle_close.reuse import WaitModel
-from measure.cycle_close.reuse_kernel import add_evictions, misses_of
+from measure.cycle_close.reuse_kernel import (
+    add_evictions,
+    find_distances,
+    misses_of,
+    misses_of_sets,
+    room_for_distances,
+)
 from measure.cycle_close.samples import Sample, Samples, choose_samples, wait_bucket
 
 EXAMPLES = settings(max_examples=60, derandomize=True, deadline=None)
 MACHINES = Path(__file__).parents[3] / "configs" / "machines"
 
 
-def reuse_times(accesses: list[int]) -> np.ndarray:
-    """One access an instruction; lines as numbers."""
+def reuse_counts(accesses: list[int], instructions_each: int = 1) -> np.ndarray:
+    """Fields of `emulator.engine.reuse_counts`, but for pages, of an access every so many instructions; lines as
+    numbers."""
     last: dict[int, int] = {}
-    out = np.zeros((1, 33), np.int64)
+    out = np.zeros(REUSE_FIELDS, np.int64)
     for now, line in enumerate(accesses):
-        age = now - last[line] if line in last else 1 << 31
-        out[0, age.bit_length()] += 1
+        age = (now - last[line]) * instructions_each if line in last else 1 << 31
         last[line] = now
+        if age >= 1 << NEAR_BITS:
+            out[bin_of(age)] += 1
+            out[LINE_SET_FIELDS + line % LINE_SETS] += 1
     return out
 
 
-def lru_misses(accesses: list[int], lines: int) -> int:
-    held: OrderedDict[int, None] = OrderedDict()
+def lru_misses(accesses: list[int], lines: int, sets: int = 1) -> int:
+    held: list[OrderedDict[int, None]] = [OrderedDict() for _ in range(sets)]
     misses = 0
     for line in accesses:
-        if line in held:
-            held.move_to_end(line)
+        mine = held[line % sets]
+        if line in mine:
+            mine.move_to_end(line)
             continue
         misses += 1
-        held[line] = None
-        if len(held) > lines:
-            held.popitem(last=False)
+        mine[line] = None
+        if len(mine) > lines // sets:
+            mine.popitem(last=False)
     return misses
 
 
-@pytest.mark.parametrize("lines", [64, 256, 1024])
+def estimated_misses(counts: np.ndarray, instructions: int, lines: int, sets: int = 1) -> float:
+    distances = room_for_distances()
+    find_distances(counts, 0, instructions, distances)
+    if sets == 1:
+        return float(misses_of(distances, float(lines)))
+    return float(misses_of_sets(distances, float(lines), counts, LINE_SET_FIELDS, LINE_SETS, sets))
+
+
+@pytest.mark.parametrize("lines", [128, 256, 1024])
 @pytest.mark.parametrize("kind", ["zipf", "uniform", "mixed"])
 def test_misses_are_near_those_of_an_lru_cache(kind: str, lines: int) -> None:
     rng = np.random.default_rng(lines)
@@ -64,25 +94,46 @@ def test_misses_are_near_those_of_an_lru_cache(kind: str, lines: int) -> None:
         "mixed": np.where(rng.random(n) < 0.7, zipf, 10_000 + uniform),
     }[kind]
     expected = lru_misses(accesses.tolist(), lines)
-    found = misses_of(reuse_times(accesses.tolist())[0], n, float(lines))
-    assert found == pytest.approx(expected, rel=0.12)
+    found = estimated_misses(reuse_counts(accesses.tolist()), n, lines)
+    assert found == pytest.approx(expected, rel=0.03)
+    sets = 16
+    expected = lru_misses(accesses.tolist(), lines, sets)
+    found = estimated_misses(reuse_counts(accesses.tolist()), n, lines, sets)
+    assert found == pytest.approx(expected, rel=0.05)
 
 
-@given(st.lists(st.integers(0, 500), min_size=33, max_size=33), st.integers(1, 10**6))
+@pytest.mark.parametrize("ways", [4, 8, 16])
+@pytest.mark.parametrize("stride", [1, 16, 65, 256])
+@pytest.mark.parametrize("fill", [0.5, 0.8, 1.5, 3.0])
+def test_a_loop_over_lines_misses_if_they_do_not_fit_into_their_sets(stride: int, ways: int, fill: float) -> None:
+    """Of 64 sets with ``ways`` lines, a stride of 16 lines uses 4, one of 256 a single one."""
+    sets = 64
+    n_used = len({stride * place % sets for place in range(sets)})
+    loop = [stride * place for place in range(int(fill * ways * n_used))]
+    accesses = loop * (20_000 // len(loop))
+    counts = reuse_counts(accesses, instructions_each=8)
+    expected = lru_misses(accesses, sets * ways, sets)
+    found = estimated_misses(counts, 8 * len(accesses), sets * ways, sets)
+    assert found == pytest.approx(expected, abs=0.02 * len(accesses))
+
+
+@given(st.lists(st.integers(0, 500), min_size=33, max_size=REUSE_BINS), st.integers(1, 10**6))
 def test_larger_caches_miss_no_more(counts: list[int], instructions: int) -> None:
-    times = np.array([counts], np.int64)
-    length = np.array([max(instructions, sum(counts))])
-    misses = [misses_of(times[0], int(length[0]), float(lines)) for lines in (1, 16, 256, 4096, 1 << 30)]
-    assert all(a >= b - 1e-9 for a, b in pairwise(misses))
+    fields = np.zeros(REUSE_FIELDS, np.int64)
+    fields[: len(counts)] = counts
+    length = max(instructions, sum(counts))
+    misses = [estimated_misses(fields, length, lines) for lines in (1, 16, 256, 4096, 1 << 30)]
+    assert all(a >= b - 1e-6 for a, b in pairwise(misses))
     assert 0 <= misses[-1] <= misses[0] <= sum(counts)
 
 
 def test_waiting_is_misses_times_latency() -> None:
     config = load_machine(MACHINES / "strongarm.yaml")
     model = WaitModel(config)
-    times = np.zeros((3, 66), np.int64)
-    times[1, 32] = 1000  # never touched before
-    times[2, 1] = 1000  # touched the instruction before
+    times = np.zeros((3, REUSE_FIELDS), np.int64)
+    times[1, bin_of(1 << 31)] = 1000  # never touched before
+    times[2, bin_of(1)] = 1000  # touched the instruction before
+    times[:, LINE_SET_FIELDS:PAGE_SET_FIELDS] = 4
     waits = model.add(np.array([10_000, 20_000, 30_000]), times)
     assert waits.tolist() == pytest.approx([0, 0.1 * config.memory.latency_cycles, 0], rel=0.35)
     assert model.line_bits == 5
@@ -97,12 +148,14 @@ def test_waiting_for_page_walks_is_that_of_a_cache_of_pages(replacement: str) ->
     n, length = 40, 100_000
     waits = []
     for pages in (16, 256):
-        times = np.zeros((n, 66), np.int64)
-        times[:, 15] = 5000  # lines come back after longer than the cache holds any
-        times[0, [32, 33 + 32]] = 128 * pages, pages  # never touched before
+        times = np.zeros((n, REUSE_FIELDS), np.int64)
+        times[:, bin_of(20_000)] = 5000  # lines come back after longer than the cache holds any
+        times[0, [bin_of(1 << 31), PAGE_FIELDS + bin_of(1 << 31)]] = 128 * pages, pages  # never touched before
         visits = 5000 // 128  # of a page, 128 lines long: the first access comes after all other pages
-        times[:, 33 + 8] = 5000 - visits
-        times[:, 33 + int(np.log2(pages * 128 * 20)) + 1] = visits
+        times[:, PAGE_FIELDS + bin_of(200)] = 5000 - visits
+        times[:, PAGE_FIELDS + bin_of(pages * 128 * 20)] = visits
+        times[:, LINE_SET_FIELDS:PAGE_SET_FIELDS] = 5000 // LINE_SETS
+        times[:, PAGE_SET_FIELDS:] = 5000 // PAGE_SETS
         model = WaitModel(config)
         waits.append(model.add(length * np.arange(1, n + 1), times)[-1])
     penalty = config.dtlb.miss_penalty_cycles
@@ -128,11 +181,14 @@ def naive_estimate(
     cycles: np.ndarray,
     share: np.ndarray,
     wait: float,
+    number: int,
     reach: float,
     step: float,
 ) -> tuple[float, int]:
     """Cycles an instruction as `Samples.estimate` has them, with numpy."""
     apart = np.abs(shares - share).sum(axis=1) / reach + np.abs(np.log1p(waits) - np.log1p(wait)) / step
+    between = np.abs(10 * np.arange(len(waits)) - number)
+    apart += 0.1 * between / (between + 100)
     near = np.argsort(apart, kind="stable")[:4]
     weights = 1 / (apart[near] + 0.02) ** 2
     weights /= weights.sum()
@@ -145,18 +201,18 @@ def naive_estimate(
 
 
 @EXAMPLES
-@given(st.integers(1, 9), st.integers(1, 4), st.integers(0, 2**32 - 1))
-def test_the_closest_samples_say_what_an_interval_did(n: int, dimensions: int, seed: int) -> None:
+@given(st.integers(1, 9), st.integers(1, 4), st.integers(0, 400), st.integers(0, 2**32 - 1))
+def test_the_closest_samples_say_what_an_interval_did(n: int, dimensions: int, number: int, seed: int) -> None:
     random = np.random.default_rng(seed)
     shares = random.dirichlet(np.ones(dimensions), n)
     waits, cycles = random.exponential(1.0, n), random.uniform(1, 5, n)
     samples = samples_of(shares.tolist(), waits.tolist(), cycles.tolist())
     share, wait = random.dirichlet(np.ones(dimensions)), float(random.exponential(1.0))
-    found = samples.estimate(share, wait)
-    value, nearest = naive_estimate(shares, waits, cycles, share, wait, 0.25, 0.2)
+    found = samples.estimate(share, wait, number)
+    value, nearest = naive_estimate(shares, waits, cycles, share, wait, number, 0.25, 0.2)
     assert found.events_each[Event.CYCLES] == pytest.approx(value)
     assert found.number == 10 * nearest
-    at_sample = samples.estimate(shares[0], float(waits[0]))
+    at_sample = samples.estimate(shares[0], float(waits[0]), 0)
     assert at_sample.number == 0
     assert (at_sample.events_each >= 0).all()
 
@@ -164,13 +220,20 @@ def test_the_closest_samples_say_what_an_interval_did(n: int, dimensions: int, s
 def test_a_sample_of_other_code_does_not_serve() -> None:
     """Both were once samples of one phase; with waiting alone they would be interpolated: 3.5."""
     samples = samples_of([[0.7, 0.3], [0.2, 0.8]], [0.1, 0.3], [6.0, 1.0])
-    assert samples.estimate(np.array([0.2, 0.8]), 0.2).events_each[Event.CYCLES] == pytest.approx(1.0, abs=0.25)
+    assert samples.estimate(np.array([0.2, 0.8]), 0.2, 0).events_each[Event.CYCLES] == pytest.approx(1.0, abs=0.25)
+
+
+def test_of_samples_that_are_alike_the_nearest_in_time_serve() -> None:
+    shares, waits, cycles = [[1.0]] * 40, [0.5] * 40, [1.0] * 20 + [9.0] * 20
+    samples = samples_of(shares, waits, cycles)
+    for number, value in ((0, 1.0), (150, 1.0), (240, 9.0), (1000, 9.0)):
+        assert samples.estimate(np.ones(1), 0.5, number).events_each[Event.CYCLES] == pytest.approx(value)
 
 
 def test_between_samples_of_the_same_code_events_go_with_waiting() -> None:
     samples = samples_of([[1.0], [1.0]], [1.0, 3.0], [2.0, 4.0])
     for wait, value in ((1.0, 2.0), (2.0, 3.0), (3.0, 4.0)):
-        assert samples.estimate(np.ones(1), wait).events_each[Event.CYCLES] == pytest.approx(value, abs=0.02)
+        assert samples.estimate(np.ones(1), wait, 5).events_each[Event.CYCLES] == pytest.approx(value, abs=0.02)
 
 
 def test_samples_are_spread_over_waiting() -> None:
@@ -215,13 +278,13 @@ def naive_fills(ends: list[int], reuse_times: np.ndarray, lines: float) -> list[
     """Misses so far after each interval, by bisection, one interval after the other."""
     fills = [0.0]
     for number, (begin, end) in enumerate(pairwise(ends)):
-        counts, length = reuse_times[number], end - begin
+        counts, length = reuse_times[number].reshape(-1, BINS_PER_OCTAVE).sum(axis=1), end - begin
         is_full = fills[-1] >= lines
 
         def missed(guess: float, counts=counts, begin=begin, length=length, is_full=is_full) -> float:  # type: ignore[no-untyped-def]
             total = float(counts[-1])
             for bin_, accesses in enumerate(counts[:-1]):
-                time, evicted = 0.75 * 2.0**bin_, 0.0
+                time, evicted = 1.5 * 2.0**bin_, 0.0
                 moment = begin + length / 2 - time
                 if moment < begin:
                     was = float(np.interp(max(moment, 0), ends[: len(fills)], fills))
@@ -246,16 +309,16 @@ def naive_fills(ends: list[int], reuse_times: np.ndarray, lines: float) -> list[
 def test_misses_with_random_replacement_follow_from_the_intervals_so_far(n: int, seed: int, lines: float) -> None:
     random = np.random.default_rng(seed)
     ends = np.concatenate([[0], np.cumsum(random.integers(1000, 5000, n))])
-    reuse_times = random.poisson(random.choice([0.0, 3.0, 60.0], (n, 33)))
-    reuse_times[:, 20:32] = 0
+    reuse_times = random.poisson(random.choice([0.0, 1.0, 20.0], (n, REUSE_BINS)))
+    reuse_times[:, 19 * BINS_PER_OCTAVE : 31 * BINS_PER_OCTAVE] = 0
     fills = np.zeros(n + 1)
-    add_evictions(ends, reuse_times, 0, 33, 0, lines, fills)
+    add_evictions(ends, reuse_times, 0, 0, lines, fills)
     expected = naive_fills(ends.tolist(), reuse_times, lines)
     assert fills == pytest.approx(np.array(expected), rel=0.02, abs=2.0)
     by_parts = np.zeros(n + 1)
-    of_pages = np.concatenate([random.integers(0, 9, (n, 33)), reuse_times], axis=1)
+    of_pages = np.concatenate([random.integers(0, 9, (n, PAGE_FIELDS)), reuse_times], axis=1)
     for number in range(n):
-        add_evictions(ends, of_pages[number : number + 1], 33, 33, number, lines, by_parts)
+        add_evictions(ends, of_pages[number : number + 1], PAGE_FIELDS, number, lines, by_parts)
     assert by_parts.tolist() == fills.tolist()
 
 
