@@ -30,7 +30,6 @@ from measure.cycle_close.rate_labels import SHORT_LABELS
 from measure.cycle_close.rates import Columns, columns_of, deviations, event_totals, events_off
 from measure.cycle_close.rerun import profile, trace_second_run
 from measure.cycle_close.rollback import RollBackTracer
-from measure.cycle_close.settings_check import check_settings
 from measure.cycle_close.signature import about_crowded_signatures
 from measure.cycle_close.tracer import Category, Interval, Settings, Tracer
 from measure.cycle_close.watch import Watch
@@ -81,10 +80,8 @@ def trace_job(
 ) -> Traced:  # fmt: skip
     """Trace the program once under ``settings``. Ctrl-C, SIGTERM and gdb's ``kill`` end it and keep the trace.
 
-    ``each`` is called with every interval, unless the program is run twice. Raises `ArgumentError` for ``settings`` out
-    of range.
+    ``each`` is called with every interval, unless the program is run twice.
     """
-    check_settings(settings)
     core = InOrderCore(config, job.seed)
     if job.samples and not settings.everything:
         return _trace_twice(job, elf, core, settings)

@@ -170,14 +170,12 @@ def cycleclose(
     from measure.cycle_close.command import trace_job
     from measure.cycle_close.job import Job, check_length, program_file
     from measure.cycle_close.rates import deviations
-    from measure.cycle_close.settings_check import check_settings
     from measure.cycle_close.tracer import BY_DEFAULT, Settings
 
     try:
         chosen = replace(BY_DEFAULT, interval_instructions=interval_instructions, **settings)
     except TypeError as error:
         raise CampaignError(f"{error}: expected fields of {Settings.__module__}.Settings") from None
-    check_settings(chosen)
     check_number("samples_per_phase", samples_per_phase, least=0, whole=True, what="samples")
     machine_file = Path(machine) if machine is not None else built_in_machine()
     job = Job(
