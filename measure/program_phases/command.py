@@ -117,6 +117,16 @@ def is_vectors_file(program: Path) -> bool:
     return ".bb" in program.suffixes
 
 
+def refuse_for_vectors(program: Path, **arguments: object) -> None:
+    """Raise `ArgumentError` for the first of ``arguments``, by name, that is given (not empty, 0 or None): they are for
+    running a program, and ``program`` is a file of vectors."""
+    for name, given in arguments.items():
+        if given:
+            raise ArgumentError(
+                f"{name}: got {given!r}, expected none for {program}, a file of vectors: nothing is run"
+            )
+
+
 def phases_of(vectors: BasicBlockVectors, options: Options, waits: NDArray[np.float64] | None = None) -> Phases:
     """The phases of the vectors, cut by ``waits`` if given.
 
@@ -235,11 +245,7 @@ def profiled(job: Job, machine: Path | None, options: Options, console: Console)
     """The vectors of the program, or those of the file. Raises `CampaignError` for bad input, and for a file of vectors
     with what is for running a program."""
     if is_vectors_file(job.program):
-        for name, given in (("arguments", job.arguments), ("stdin", job.stdin)):
-            if given:
-                raise ArgumentError(
-                    f"{name}: got {given!r}, expected none for {job.program}, a file of vectors: nothing is run"
-                )
+        refuse_for_vectors(job.program, arguments=job.arguments, stdin=job.stdin, exit_status=job.exit_status)
         return Profiled(read_bb(job.program), None, None, None)
     from measure.program_phases.program import profile
 

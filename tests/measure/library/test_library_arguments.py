@@ -153,6 +153,10 @@ def test_a_file_of_vectors_takes_nothing_for_a_program(tmp_path: Path) -> None:
         measure.phases(tmp_path / "e.bb", ["x"])
     with pytest.raises(ArgumentError, match=r"^stdin: got .*text'\), expected none for .*e.bb, a file of vectors"):
         measure.phases(tmp_path / "e.bb", stdin=tmp_path / "text")
+    with pytest.raises(ArgumentError, match=r"^interval_instructions: got 10000000, expected none for .*e.bb, a"):
+        measure.phases(tmp_path / "e.bb", interval_instructions=10_000_000)
+    with pytest.raises(ArgumentError, match=r"^exit_status: got 3, expected none for .*e.bb, a file of vectors"):
+        measure.phases(tmp_path / "e.bb", exit_status=3)
     assert measure.phases(tmp_path / "e.bb").k == 1
 
 
