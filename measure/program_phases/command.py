@@ -39,12 +39,15 @@ from measure.program_phases.homogeneity import similarity
 from measure.program_phases.kmeans import Starts
 from measure.program_phases.points import SimulationPoints, simulation_points
 from measure.program_phases.projection import project
-from measure.program_phases.terminal import print_estimates, print_phases
+from measure.program_phases.terminal import print_doubt, print_estimates, print_phases
 from measure.result_files import check_results_place, write_atomically, write_text_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
     from rich.console import Console
+
+    from measure.program_phases.estimates import Estimates
+    from measure.program_phases.representation import Representation
 
 _MAY_BE_LEFT = ("trace.parquet", "homogeneity.csv", "phases.png", "phases.html")  # not every run writes these
 
@@ -165,24 +168,27 @@ def run_phases(job: Job, machine: Path | None, options: Options, directory: Path
     points = simulation_points(found, options.coverage)
     phase_seconds = time.perf_counter() - started - vector_seconds
     about = _summary(job, options, vectors, found, points)
-    estimated, uniform = None, None
+    estimated, uniform, judged = None, None, None
     if table is not None:
         from measure.program_phases.homogeneity import homogeneity
         from measure.program_phases.program import metrics_of
+        from measure.program_phases.representation import representation
 
         assert machine is not None
         uniform = homogeneity(found.labels, metrics_of(table), table["instructions"])
         estimated = _estimates(job, machine, options, table, points, console)
-        about["estimates"] = _plain(estimated)
+        judged = representation(estimated, uniform)
+        about |= _judged(estimated, judged)
     remove_leftovers(directory)
     files = _write(directory, job, vectors, found, points, made, options, uniform)
     _write_summary(directory, about, files)
     if options.picture:
         edges = np.append(0, np.cumsum(vectors.instructions))
         _write_page(directory, about, edges, files, job, machine, vectors=vectors, found=found, table=table,
-                    uniform=uniform)  # fmt: skip
+                    uniform=uniform, judged=judged)  # fmt: skip
     if made.ending is not None:
         console.print(failed_after(int(vectors.instructions.sum())), style="red")
+    print_doubt(console, judged)
     print_phases(console, vectors, found, points, uniform, (vector_seconds, phase_seconds))
     if options.k is not None and found.k < options.k:
         console.print(
@@ -204,6 +210,7 @@ def run_points(
     why the guest failed, None if it did not.
     """
     from measure.program_phases.program import simulate
+    from measure.program_phases.representation import representation
 
     check_results_place(directory, "measure phases", program=job.program)
     points = read_points(*files)
@@ -218,13 +225,15 @@ def run_points(
     check_length(job, options.interval_instructions, int(table["end_instructions"].iloc[-1]), ending)
     estimated = _estimates(job, machine, options, table, points, console)
     write_atomically(directory / "trace.parquet", lambda path: table.to_parquet(path))
-    about = _described(job, options.interval_instructions, points) | {"estimates": _plain(estimated)}
+    judged = representation(estimated)
+    about = _described(job, options.interval_instructions, points) | _judged(estimated, judged)
     _write_summary(directory, about, ["trace.parquet"])
     if options.picture:
         edges = np.append(table["begin_instructions"].to_numpy()[:1], table["end_instructions"])
-        _write_page(directory, about, edges, ["trace.parquet"], job, machine, table=table)
+        _write_page(directory, about, edges, ["trace.parquet"], job, machine, table=table, judged=judged)
     if ending is not None:
         console.print(failed_after(int(table["end_instructions"].iloc[-1])), style="red")
+    print_doubt(console, judged)
     print_estimates(console, estimated)
     _print_place(console, directory, options)
     return ending
@@ -232,7 +241,7 @@ def run_points(
 
 def _estimates(
     job: Job, machine: Path, options: Options, table: pd.DataFrame, points: SimulationPoints, console: Console
-) -> dict[str, dict[str, dict[str, float]]]:
+) -> Estimates:
     """The points' estimates of the program beside the full simulation in ``table``, by warm-up."""
     from measure.program_phases.estimates import estimates
     from measure.program_phases.program import points_by_warm_up
@@ -287,7 +296,19 @@ def _summary(
     }
 
 
-def _plain(estimated: dict[str, dict[str, dict[str, float]]]) -> dict[str, Any]:
+def _judged(estimated: Estimates, judged: Representation | None) -> dict[str, Any]:
+    """What summary.json says of the estimates, and of whether the points represent the program."""
+    about: dict[str, Any] = {"estimates": _plain(estimated)}
+    if judged is not None:
+        about["representation"] = {
+            "cpi_error_percent": judged.error_percent,
+            "cpi_by_chance_percent": judged.by_chance_percent,
+            "doubt": judged.doubt or None,
+        }
+    return about
+
+
+def _plain(estimated: Estimates) -> dict[str, Any]:
     """The estimates with null for nan."""
     return {
         method: {
@@ -350,6 +371,7 @@ def _write_page(
     found: Phases | None = None,
     table: pd.DataFrame | None = None,
     uniform: pd.DataFrame | None = None,
+    judged: Representation | None = None,
 ) -> None:
     """Write DIR/phases.html; see `measure.program_phases.page.Shown`."""
     from measure.program_phases.page import Shown, render_page
@@ -361,7 +383,7 @@ def _write_page(
         metrics = metrics_of(table)
     shown = Shown(
         about, edges, str(directory), [*files, "summary.json"], None if machine is None else str(machine), vectors,
-        found, metrics, uniform,
+        found, metrics, uniform, judged,
     )  # fmt: skip
     write_text_atomically(directory / "phases.html", render_page(shown))
 
