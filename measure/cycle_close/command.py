@@ -27,7 +27,7 @@ from measure.console.tables import print_table
 from measure.cycle_close import results
 from measure.cycle_close.job import Job, bad_ending, check_length, failed_after, machine_for, program_file
 from measure.cycle_close.rate_labels import SHORT_LABELS
-from measure.cycle_close.rates import Columns, columns_of, deviations, event_totals, events_off
+from measure.cycle_close.rates import Columns, about_blank, columns_of, deviations, event_totals, events_off
 from measure.cycle_close.rerun import profile, trace_second_run
 from measure.cycle_close.rollback import RollBackTracer
 from measure.cycle_close.signature import about_crowded_signatures
@@ -260,6 +260,7 @@ def summary_of(job: Job, settings: Settings, traced: Traced, full: Traced | None
         "instructions": traced.instructions,
         "phases": traced.phases,
         "share": shares,
+        "blank_intervals": int((~estimated).sum()),
         "seconds": traced.seconds,
         "estimate": {
             "cycles": cycles,
@@ -316,6 +317,9 @@ def _print(
         f"{traced.phases} phase{'' if traced.phases == 1 else 's'}: {shares}; {traced.seconds:.2f} s, "
         f"{instructions / traced.seconds / 1e6:,.0f} M instructions/s"
     )
+    blank = about_blank(int(np.isnan(traced.columns["cpi"]).sum()), settings.unsampled)
+    if blank:
+        console.print(blank)
     crowded = about_crowded_signatures(traced.frequent_branches, settings.dimensions)
     if crowded:
         console.print(crowded, style="yellow")
