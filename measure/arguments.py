@@ -1,7 +1,6 @@
 """Checks of arguments by the same rules for commands and library: words out of a list, and numbers within a range.
 
-Dataclasses of settings call these when they are made, so that no caller can leave a check out; settings of a
-cycle-close trace are checked before a trace is made (`measure.cycle_close.settings_check`). Layers below, which know
+Dataclasses of settings call these when they are made, so that no caller can leave a check out. Layers below, which know
 nothing of this package's errors, check their arguments themselves.
 """
 

@@ -8,11 +8,9 @@ the instructions. Neither proves a cause: counters also move code and data.
 from __future__ import annotations
 
 import math
-import os
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from measure.campaign.campaign_model import Campaign
@@ -53,7 +51,7 @@ def advice(
     """Sentences for the smallest perturbed or changed variants: the metrics behind it, then the command; empty without.
 
     A variant that adds metrics to such a one is left out, since the smaller one is more specific.
-    ``counted``: by variant; ``campaign_words``: see `words_of_campaign`. On the host, only runs as they are can be
+    ``counted``: by variant; ``campaign_words``: see `Plan.campaign_words`. On the host, only runs as they are can be
     made. In a campaign that is a partition already (`_is_partition`), the search for one would say again what its file
     says: there the broken group is split.
     """
@@ -97,7 +95,7 @@ def more_runs(
     """The command that would probably settle the inconclusive variants, or else show the size of changes, and the one
     after ``controls`` that failed, in a sentence each; empty without one.
 
-    ``campaign_words``: see `words_of_campaign`; ``looks``: at the results so far. While fewer than planned, runs are
+    ``campaign_words``: see `Plan.campaign_words`; ``looks``: at the results so far. While fewer than planned, runs are
     added to those that there are; else they make a new campaign, with another seed, as no chance of a false alarm is
     left for these. ``missing``: some runs of the plan are still to be made, which comes before any other.
     ``run_seconds``: of one run, while others run on the other processors; 0 if unknown.
@@ -343,16 +341,3 @@ def _metrics_behind(variant: VariantReport, variants: Sequence[VariantReport], c
             "moved; more baselines and replicates, each in a code layout of its own, show whether it stays."
         )
     return sentences
-
-
-def words_of_campaign(path: str, settings: Sequence[str] = ()) -> str:
-    """The campaign file, empty if unknown, and the ``settings`` that it is run with, as a command line has them."""
-    return shown_path(path) + "".join(f" --set {shlex.quote(one)}" for one in settings)
-
-
-def shown_path(path: str) -> str:
-    """A path for a command line: relative to the current directory if that is shorter, else the whole path."""
-    if not path:
-        return "CAMPAIGN.yaml"
-    near = os.path.relpath(path)
-    return shlex.quote(near if len(near) < len(path) and Path(near).exists() else path)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from measure.campaign.advice import Counted, advice, even_records, more_runs, shown_path
+from measure.campaign.advice import Counted, advice, even_records, more_runs
 from measure.campaign.campaign_model import EACH_RUN
 from measure.campaign.comparison import Comparison, runs_of
 from measure.campaign.controls import Controls, judge_controls
@@ -20,6 +20,7 @@ from measure.campaign.invalid_figures import invalid_figures
 from measure.campaign.plan import Plan
 from measure.campaign.run_types import BASELINE, NULL_CONTROL, Run
 from measure.campaign.variance import components
+from measure.console.command_words import shown_path
 from measure.errors import MeasureError
 from measure.host.description import identity_of, parse_host
 from measure.host.disturbances import disturbances
@@ -243,8 +244,7 @@ def _findings(
                 sentences += [f"{variant.heading(perturbation)}: {text}" for text in perturbation.findings]
         if verdict == "changed":
             sentences += advice(variants, _counted(plan, outcome), plan.campaign, given)
-            looks = len(plan.history.looks) if plan.history else 1
-            missing = len(outcome.runs) < len(plan.specs)
+            looks, missing = len(plan.history.looks) if plan.history else 1, len(outcome.runs) < len(plan.specs)
             if more:
                 sentences += more_runs(variants, plan.campaign, given, looks, missing, run_seconds, controls)
     sentences += [f"A run of {failure.spec.variant} failed: {failure.reason}" for failure in outcome.failures[:3]]

@@ -26,6 +26,7 @@ from measure.campaign.campaign_model import EACH_RUN, Campaign, Program
 from measure.campaign.looks import History, first_look
 from measure.campaign.run_types import BASELINE, HOST, NULL_CONTROL, RECORD_FLAGS, CounterPlace, RunNoise, RunSpec
 from measure.campaign.variance import redrawn, sources_of
+from measure.console.command_words import words_of_campaign
 from measure.errors import CampaignError
 from measure.programs.catalogue import ensure_project
 
@@ -55,8 +56,6 @@ class Plan:
     @property
     def campaign_words(self) -> str:
         """The campaign file and the settings that it was run with, as a command line has them."""
-        from measure.campaign.advice import words_of_campaign
-
         return words_of_campaign(self.campaign_file, self.settings)
 
 

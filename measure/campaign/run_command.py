@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from common.yaml_document import YamlDocument
-from measure.campaign.advice import shown_path
 from measure.campaign.analysis import analyse, summary, with_explanation
 from measure.campaign.campaign_file import load_campaign
 from measure.campaign.campaign_model import Campaign
@@ -27,6 +26,7 @@ from measure.campaign.store import Store
 from measure.campaign.terminal import print_result
 from measure.cluster.choice import workers_on
 from measure.console.browser import open_in_browser
+from measure.console.command_words import shown_path
 from measure.console.progress import RunsBar, Status
 from measure.errors import CampaignError, MeasureError, RunError
 from measure.ground_truth.assess import plain, with_ground_truth

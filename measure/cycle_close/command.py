@@ -27,10 +27,9 @@ from measure.console.tables import print_table
 from measure.cycle_close import results
 from measure.cycle_close.job import Job, bad_ending, check_length, failed_after, machine_for, program_file
 from measure.cycle_close.rate_labels import SHORT_LABELS
-from measure.cycle_close.rates import Columns, columns_of, deviations, event_totals, events_off
+from measure.cycle_close.rates import Columns, about_blank, columns_of, deviations, event_totals, events_off
 from measure.cycle_close.rerun import profile, trace_second_run
 from measure.cycle_close.rollback import RollBackTracer
-from measure.cycle_close.settings_check import check_settings
 from measure.cycle_close.signature import about_crowded_signatures
 from measure.cycle_close.tracer import Category, Interval, Settings, Tracer
 from measure.cycle_close.watch import Watch
@@ -82,10 +81,8 @@ def trace_job(
 ) -> Traced:  # fmt: skip
     """Trace the program once under ``settings``. Ctrl-C, SIGTERM and gdb's ``kill`` end it and keep the trace.
 
-    ``each`` is called with every interval, unless the program is run twice. Raises `ArgumentError` for ``settings`` out
-    of range.
+    ``each`` is called with every interval, unless the program is run twice.
     """
-    check_settings(settings)
     core = InOrderCore(config, job.seed)
     if job.samples and not settings.everything:
         return _trace_twice(job, elf, core, settings)
@@ -264,6 +261,7 @@ def summary_of(job: Job, settings: Settings, traced: Traced, full: Traced | None
         "instructions": traced.instructions,
         "phases": traced.phases,
         "share": shares,
+        "blank_intervals": int((~estimated).sum()),
         "seconds": traced.seconds,
         "estimate": {
             "cycles": cycles,
@@ -321,6 +319,9 @@ def _print(
         f"{traced.phases} phase{'' if traced.phases == 1 else 's'}: {shares}; {traced.seconds:.2f} s, "
         f"{instructions / traced.seconds / 1e6:,.0f} M instructions/s"
     )
+    blank = about_blank(int(np.isnan(traced.columns["cpi"]).sum()), settings.unsampled)
+    if blank:
+        console.print(blank)
     crowded = about_crowded_signatures(traced.frequent_branches, settings.dimensions)
     if crowded:
         console.print(crowded, style="yellow")

@@ -65,6 +65,20 @@ def table_of(intervals: Sequence[Interval], energy_pj: NDArray[np.float64] | Non
     return pd.DataFrame(columns_of(intervals, energy_pj))
 
 
+def about_blank(blank: int, unsampled: str) -> str:
+    """A sentence on ``blank`` intervals of a trace without an estimate; empty where there are none. ``unsampled``: the
+    setting of the trace."""
+    if not blank:
+        return ""
+    has, ended, it = ("1 interval has", "it", "it") if blank == 1 else (f"{blank:,} intervals have", "they", "them")
+    why = (
+        "--unsampled none estimates no interval whose phase had no sample"
+        if unsampled == "none"
+        else f"no interval had been simulated before {ended} ended"
+    )
+    return f"{has} no estimate, as {why}; figures of the whole run leave {it} out."
+
+
 def pointwise_deviation(actual: NDArray[np.float64], estimated: NDArray[np.float64]) -> float:
     """Average point-wise deviation: the mean of |actual - estimated| / actual, in percent (the paper, section 5).
 

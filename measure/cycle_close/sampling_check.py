@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import AliasChoices, Field, field_validator, model_validator
 
+from common.quantities import SHORTEST_TRACED_INTERVAL
 from common.yaml_document import YamlDocument
 from measure.campaign.campaign_file import load_campaign_as
 from measure.campaign.campaign_model import Campaign, Count, Sampling, StrictModel
@@ -25,7 +26,7 @@ from measure.campaign.machine_kind import check_emulated
 from measure.campaign.plan import Plan, content_keys, make_plan
 from measure.campaign.run_types import BASELINE, Run
 from measure.cycle_close.predictors import predictor_named
-from measure.errors import MeasureError
+from measure.errors import CampaignError, MeasureError
 from measure.perturbation.analysis_types import Perturbation, Verdict, gravest
 from measure.perturbation.findings import INNER_ADVICE, OUTER_ADVICE
 from measure.perturbation.perturbation import inner_perturbation, outer_perturbation
@@ -182,11 +183,14 @@ def plan_check(check: SamplingCheck, document: YamlDocument, notify: Callable[[s
     check_emulated(check, document, "measure check-sampling")
     length, unit = check.sampling.interval
     if unit != "instructions":
-        from measure.errors import CampaignError
-
         raise CampaignError(
             f"{document.where('sampling', 'every')}: got an interval in cycles, expected instructions: cycles are only "
             "estimated"
+        )
+    if length < SHORTEST_TRACED_INTERVAL:
+        raise CampaignError(
+            f"{document.where('sampling', 'every')}: got an interval of {length:,} instructions, expected at least "
+            f"{SHORTEST_TRACED_INTERVAL:,}"
         )
     configurations = check.all_configurations()
     runs = check.baselines + check.replicates * len(configurations)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from common.distinct import distinct
 from measure.built_in.machine import DESCRIBED
 from measure.cycle_close.rate_labels import RATE_LABELS
-from measure.cycle_close.rates import LEAST_PER_INSTRUCTION, Columns
+from measure.cycle_close.rates import LEAST_PER_INSTRUCTION, Columns, about_blank
 from measure.cycle_close.signature import about_crowded_signatures, entries_for
 from measure.cycle_close.tracer import BY_DEFAULT
 from measure.report.elements import Step, bullets, data_link, paragraph, section, table, to_do
@@ -47,8 +47,9 @@ def render_page(about: Mapping[str, Any], estimated: Columns, actual: Columns | 
     sub = (
         f"{about['instructions'] / 1e6:,.1f} M instructions in {about['intervals']:,} intervals of {about['phases']} "
         f"phases on {about['machine']}: {shares['simulated']} simulated in detail, {shares['matched']} matched to a "
-        f"sample of their phase, {shares['unsampled']} unsampled; {about['seconds']:.2f} s."
-    )
+        f"sample of their phase, {shares['unsampled']} unsampled; {about['seconds']:.2f} s. "
+        f"{about_blank(about['blank_intervals'], about['settings']['unsampled'])}"
+    ).rstrip()
     parts = [
         to_do(_headline(about), _steps(about), "Nothing: the trace is what it says."),
         section("The program over time", *(one.html() for one in figures)),

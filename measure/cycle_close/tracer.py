@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import Literal
+from typing import Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
+from common.quantities import SHORTEST_TRACED_INTERVAL
 from emulator.events import BlockFacts, TraceSelection
 from emulator.execution.intervals import Intervals
 from emulator.machine import Machine
@@ -23,6 +24,7 @@ from emulator.timing.machine_config import MachineConfig
 from emulator.timing.online_caches import online_line_bits
 from emulator.timing.online_predictor import online_predictor
 from emulator.timing.warm import Touched
+from measure.arguments import check_number, check_word
 from measure.cycle_close.classifier import Base, SignatureTable, Update, WhenFull
 from measure.cycle_close.code_lines import CodeLines
 from measure.cycle_close.estimated_events import completed
@@ -35,6 +37,7 @@ from measure.cycle_close.samples import Sample, Samples
 from measure.cycle_close.schedule import BADLY
 from measure.cycle_close.signature import SignatureMaker, StaticEventCounter
 from measure.cycle_close.warmup import RecordQueue
+from measure.errors import ArgumentError
 
 _RECORD = TraceSelection(blocks=True, addresses=True)
 _NOT_LEARNT = 0.5  # part at the beginning of a sample's record that trains neither predictors nor the L1I cache
@@ -53,7 +56,10 @@ class Category(IntEnum):
 
 @dataclass(frozen=True)
 class Settings:
-    """How to trace. Defaults are the paper's where it gives them; those of the command are `BY_DEFAULT`."""
+    """How to trace. Defaults are the paper's where it gives them; those of the command are `BY_DEFAULT`.
+
+    Raises `ArgumentError` for settings out of range.
+    """
 
     interval_instructions: int = 200_000
     dimensions: int = 32
@@ -71,6 +77,31 @@ class Settings:
     roll_back: bool = False  # do not predict: go back and simulate what was new
     everything: bool = False  # simulate all intervals: the full trace, against which others are compared
     signature: Literal["balanced", "hashed"] = "hashed"  # which of its entries a branch adds to: see `SignatureMaker`
+
+    def __post_init__(self) -> None:
+        for name, hint in get_type_hints(Settings).items():
+            value = getattr(self, name)
+            if get_origin(hint) is Literal:
+                check_word(name, value, get_args(hint))
+            elif hint is bool and not isinstance(value, bool):
+                raise ArgumentError(f"{name}: got {value!r}, expected True or False")
+        check_number(
+            "interval_instructions", self.interval_instructions, least=SHORTEST_TRACED_INTERVAL, whole=True,
+            what="instructions",
+        )  # fmt: skip
+        check_number("dimensions", self.dimensions, least=1, most=65536, whole=True, what="entries of a signature")
+        check_number("threshold", self.threshold, above=0, most=1, what="a fraction of the base: 0.25 is 25%")
+        check_number("entries", self.entries, least=1, whole=True, what="phases in the table")
+        check_number("warm_references", self.warm_references, least=0, whole=True, what="memory references")
+        check_number("warm_branches", self.warm_branches, least=0, whole=True, what="branches")
+        wait_step = "a fraction of an instruction's time: 0.2 is 20%"
+        check_number("wait_step", self.wait_step, least=0, most=10, what=wait_step)
+        try:
+            predictor_named(self.predictor)
+        except (ValueError, AttributeError):
+            raise ArgumentError(
+                f"predictor: got {self.predictor!r}, expected 'last' or 'rle-N' with N of at least 1"
+            ) from None
 
 
 BY_DEFAULT = Settings(warm_up="lines", wait_step=0.2, signature="balanced", dimensions=256)
@@ -138,8 +169,6 @@ class Tracer:
         self, machine: Machine, core: InOrderCore, settings: Settings, defer_estimates: bool = False,
         stepwise: bool = False,
     ) -> None:  # fmt: skip
-        if settings.interval_instructions < 1000:
-            raise ValueError(f"intervals of {settings.interval_instructions} instructions, expected at least 1000")
         self.machine = machine
         self.core = core
         self.settings = settings

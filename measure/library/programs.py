@@ -83,7 +83,7 @@ def phases(
     program: Path | str,
     arguments: Sequence[str] = (),
     *,
-    interval_instructions: int = 10_000_000,
+    interval_instructions: int | None = None,
     max_k: int = 30,
     k: int | None = None,
     seed: int | None = None,
@@ -95,13 +95,15 @@ def phases(
     """Find the phases of a program, or of a file of basic block vectors, and its simulation points.
 
     ``program``: a riscv64 Linux executable, a C file, or a ``.bb`` file of SimPoint, Valgrind, QEMU or gem5;
-    ``arguments``: of the program; ``interval_instructions``: length of an interval; ``max_k``: the most phases;
-    ``k``: this many phases instead of a search; ``seed``: of the clustering, fixed by default; ``simpoint32``: by the
-    rules of SimPoint 3.2; ``stdin``: file that the program reads as standard input; ``exit_status``: with which it ends
-    when all is well; ``progress``: show it, by default in a terminal or notebook only.
+    ``arguments``: of the program; ``interval_instructions``: length of an interval, 10,000,000 by default; ``max_k``:
+    the most phases; ``k``: this many phases instead of a search; ``seed``: of the clustering, fixed by default;
+    ``simpoint32``: by the rules of SimPoint 3.2; ``stdin``: file that the program reads as standard input;
+    ``exit_status``: with which it ends when all is well; ``progress``: show it, by default in a terminal or notebook
+    only. A file of vectors has intervals already, and takes no argument about running a program.
 
-    Writes nothing. Raises `MeasureError` for a program that cannot be run or a file that cannot be read; where the
-    program ends badly after an interval or more, `PhaseResult.ending` says why.
+    Writes nothing. Raises `CampaignError` for an argument that is not allowed, and `MeasureError` for a program that
+    cannot be run or a file that cannot be read; where the program ends badly after an interval or more,
+    `PhaseResult.ending` says why.
 
     ```python
     import measure
@@ -114,11 +116,14 @@ def phases(
 
     from emulator.errors import EmulatorError
     from measure.cycle_close.job import Job
-    from measure.program_phases.command import Options, phases_of, profiled
+    from measure.program_phases.command import Options, is_vectors_file, phases_of, profiled, refuse_for_vectors
     from measure.program_phases.points import simulation_points
 
-    options = Options(interval_instructions, max_k=max_k, k=k, seed=seed, compat=simpoint32, picture=False)
+    length = Options.interval_instructions if interval_instructions is None else interval_instructions
+    options = Options(length, max_k=max_k, k=k, seed=seed, compat=simpoint32, picture=False)
     job = Job(Path(program), tuple(map(str, arguments)), Path(), _path(stdin), exit_status=exit_status)
+    if is_vectors_file(job.program):
+        refuse_for_vectors(job.program, interval_instructions=interval_instructions)
     try:
         made = profiled(job, None, options, console_for(progress))
     except EmulatorError as error:
@@ -170,14 +175,12 @@ def cycleclose(
     from measure.cycle_close.command import trace_job
     from measure.cycle_close.job import Job, check_length, program_file
     from measure.cycle_close.rates import deviations
-    from measure.cycle_close.settings_check import check_settings
     from measure.cycle_close.tracer import BY_DEFAULT, Settings
 
     try:
         chosen = replace(BY_DEFAULT, interval_instructions=interval_instructions, **settings)
     except TypeError as error:
         raise CampaignError(f"{error}: expected fields of {Settings.__module__}.Settings") from None
-    check_settings(chosen)
     check_number("samples_per_phase", samples_per_phase, least=0, whole=True, what="samples")
     machine_file = Path(machine) if machine is not None else built_in_machine()
     job = Job(

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from measure.arguments import check_number, check_word
-from measure.campaign.advice import shown_path, words_of_campaign
 from measure.campaign.campaign_file import load_campaign
 from measure.campaign.executor import Workers
 from measure.campaign.first_use import Preparation
 from measure.campaign.machine_kind import check_emulated
 from measure.campaign.store import Store
 from measure.cluster.choice import workers_on
+from measure.console.command_words import shown_path, words_of_campaign
 from measure.console.machine_load import command_age_seconds
 from measure.console.progress import Status, fitting, line_width
 from measure.console.tables import print_table

@@ -39,12 +39,15 @@ from measure.program_phases.homogeneity import similarity
 from measure.program_phases.kmeans import Starts
 from measure.program_phases.points import SimulationPoints, simulation_points
 from measure.program_phases.projection import project
-from measure.program_phases.terminal import print_estimates, print_phases
+from measure.program_phases.terminal import print_doubt, print_estimates, print_phases
 from measure.result_files import check_results_place, write_atomically, write_text_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
     from rich.console import Console
+
+    from measure.program_phases.estimates import Estimates
+    from measure.program_phases.representation import Representation
 
 _MAY_BE_LEFT = ("trace.parquet", "homogeneity.csv", "phases.png", "phases.html")  # not every run writes these
 
@@ -117,6 +120,16 @@ def is_vectors_file(program: Path) -> bool:
     return ".bb" in program.suffixes
 
 
+def refuse_for_vectors(program: Path, **arguments: object) -> None:
+    """Raise `ArgumentError` for the first of ``arguments``, by name, that is given (not empty, 0 or None): they are for
+    running a program, and ``program`` is a file of vectors."""
+    for name, given in arguments.items():
+        if given:
+            raise ArgumentError(
+                f"{name}: got {given!r}, expected none for {program}, a file of vectors: nothing is run"
+            )
+
+
 def phases_of(vectors: BasicBlockVectors, options: Options, waits: NDArray[np.float64] | None = None) -> Phases:
     """The phases of the vectors, cut by ``waits`` if given.
 
@@ -155,24 +168,27 @@ def run_phases(job: Job, machine: Path | None, options: Options, directory: Path
     points = simulation_points(found, options.coverage)
     phase_seconds = time.perf_counter() - started - vector_seconds
     about = _summary(job, options, vectors, found, points)
-    estimated, uniform = None, None
+    estimated, uniform, judged = None, None, None
     if table is not None:
         from measure.program_phases.homogeneity import homogeneity
         from measure.program_phases.program import metrics_of
+        from measure.program_phases.representation import representation
 
         assert machine is not None
         uniform = homogeneity(found.labels, metrics_of(table), table["instructions"])
         estimated = _estimates(job, machine, options, table, points, console)
-        about["estimates"] = _plain(estimated)
+        judged = representation(estimated, uniform)
+        about |= _judged(estimated, judged)
     remove_leftovers(directory)
     files = _write(directory, job, vectors, found, points, made, options, uniform)
     _write_summary(directory, about, files)
     if options.picture:
         edges = np.append(0, np.cumsum(vectors.instructions))
         _write_page(directory, about, edges, files, job, machine, vectors=vectors, found=found, table=table,
-                    uniform=uniform)  # fmt: skip
+                    uniform=uniform, judged=judged)  # fmt: skip
     if made.ending is not None:
         console.print(failed_after(int(vectors.instructions.sum())), style="red")
+    print_doubt(console, judged)
     print_phases(console, vectors, found, points, uniform, (vector_seconds, phase_seconds))
     if options.k is not None and found.k < options.k:
         console.print(
@@ -194,6 +210,7 @@ def run_points(
     why the guest failed, None if it did not.
     """
     from measure.program_phases.program import simulate
+    from measure.program_phases.representation import representation
 
     check_results_place(directory, "measure phases", program=job.program)
     points = read_points(*files)
@@ -208,13 +225,15 @@ def run_points(
     check_length(job, options.interval_instructions, int(table["end_instructions"].iloc[-1]), ending)
     estimated = _estimates(job, machine, options, table, points, console)
     write_atomically(directory / "trace.parquet", lambda path: table.to_parquet(path))
-    about = _described(job, options.interval_instructions, points) | {"estimates": _plain(estimated)}
+    judged = representation(estimated)
+    about = _described(job, options.interval_instructions, points) | _judged(estimated, judged)
     _write_summary(directory, about, ["trace.parquet"])
     if options.picture:
         edges = np.append(table["begin_instructions"].to_numpy()[:1], table["end_instructions"])
-        _write_page(directory, about, edges, ["trace.parquet"], job, machine, table=table)
+        _write_page(directory, about, edges, ["trace.parquet"], job, machine, table=table, judged=judged)
     if ending is not None:
         console.print(failed_after(int(table["end_instructions"].iloc[-1])), style="red")
+    print_doubt(console, judged)
     print_estimates(console, estimated)
     _print_place(console, directory, options)
     return ending
@@ -222,7 +241,7 @@ def run_points(
 
 def _estimates(
     job: Job, machine: Path, options: Options, table: pd.DataFrame, points: SimulationPoints, console: Console
-) -> dict[str, dict[str, dict[str, float]]]:
+) -> Estimates:
     """The points' estimates of the program beside the full simulation in ``table``, by warm-up."""
     from measure.program_phases.estimates import estimates
     from measure.program_phases.program import points_by_warm_up
@@ -235,11 +254,7 @@ def profiled(job: Job, machine: Path | None, options: Options, console: Console)
     """The vectors of the program, or those of the file. Raises `CampaignError` for bad input, and for a file of vectors
     with what is for running a program."""
     if is_vectors_file(job.program):
-        for name, given in (("arguments", job.arguments), ("stdin", job.stdin)):
-            if given:
-                raise ArgumentError(
-                    f"{name}: got {given!r}, expected none for {job.program}, a file of vectors: nothing is run"
-                )
+        refuse_for_vectors(job.program, arguments=job.arguments, stdin=job.stdin, exit_status=job.exit_status)
         return Profiled(read_bb(job.program), None, None, None)
     from measure.program_phases.program import profile
 
@@ -281,7 +296,19 @@ def _summary(
     }
 
 
-def _plain(estimated: dict[str, dict[str, dict[str, float]]]) -> dict[str, Any]:
+def _judged(estimated: Estimates, judged: Representation | None) -> dict[str, Any]:
+    """What summary.json says of the estimates, and of whether the points represent the program."""
+    about: dict[str, Any] = {"estimates": _plain(estimated)}
+    if judged is not None:
+        about["representation"] = {
+            "cpi_error_percent": judged.error_percent,
+            "cpi_by_chance_percent": judged.by_chance_percent,
+            "doubt": judged.doubt or None,
+        }
+    return about
+
+
+def _plain(estimated: Estimates) -> dict[str, Any]:
     """The estimates with null for nan."""
     return {
         method: {
@@ -344,6 +371,7 @@ def _write_page(
     found: Phases | None = None,
     table: pd.DataFrame | None = None,
     uniform: pd.DataFrame | None = None,
+    judged: Representation | None = None,
 ) -> None:
     """Write DIR/phases.html; see `measure.program_phases.page.Shown`."""
     from measure.program_phases.page import Shown, render_page
@@ -355,7 +383,7 @@ def _write_page(
         metrics = metrics_of(table)
     shown = Shown(
         about, edges, str(directory), [*files, "summary.json"], None if machine is None else str(machine), vectors,
-        found, metrics, uniform,
+        found, metrics, uniform, judged,
     )  # fmt: skip
     write_text_atomically(directory / "phases.html", render_page(shown))
 

@@ -22,6 +22,9 @@ from measure.program_phases.points import SimulationPoints, estimate, estimate_r
 if TYPE_CHECKING:
     import pandas as pd
 
+Estimates = dict[str, dict[str, dict[str, float]]]
+"""By method and metric: ``value`` and ``error_percent``."""
+
 FULL, POINTS, FIRST, SKIP = "full simulation", "simulation points", "first N", "skip, then N"
 _SKIPPED = 0.1  # fraction of the intervals
 
@@ -33,7 +36,7 @@ def warmed_by(warm_up: str) -> str:
 
 def estimates(
     table: pd.DataFrame, points: SimulationPoints, warmed: Mapping[str, pd.DataFrame] | None = None
-) -> dict[str, dict[str, dict[str, float]]]:
+) -> Estimates:
     """For each method (`FULL` first) and metric: ``value``, and ``error_percent`` relative to full simulation.
 
     ``table``: all intervals, as from `measure.cycle_close.rates.table_of`; ``warmed``: for each warm-up, by name, a

@@ -32,10 +32,11 @@ from measure.report.traces import Line, Row, Square, Strip, TraceFigure, scripts
 if TYPE_CHECKING:
     import pandas as pd
 
+    from measure.program_phases.representation import Representation
+
 MOST_PHASES = 20
 MOST_STRETCHES = 240
 """Rows of the similarity matrix; a run of more intervals is cut into so many stretches of neighbours."""
-MUCH_OFF_PERCENT = 5.0
 _FILES = {
     "bb": "the vectors, for SimPoint and other tools", "simpoints": "a line a point: its interval, and its phase",
     "weights": "a line a point: its weight, and its phase", "labels": "a line an interval: its phase, and its distance "
@@ -47,7 +48,8 @@ _FILES = {
 class Shown:
     """What a page shows. ``about``: the content of summary.json; ``edges`` (n + 1,): where intervals begin and end, in
     instructions; ``metrics``: a row an interval, if they were simulated; ``found``, ``vectors``: None for points of
-    another tool; ``uniform``: the table of `homogeneity`; ``machine``: the file of the machine, None without one;
+    another tool; ``uniform``: the table of `homogeneity`; ``judged``: how well the points represent the program,
+    if known; ``machine``: the file of the machine, None without one;
     ``directory``: of the results; ``files``: names of the files that were written there."""
 
     about: Mapping[str, Any]
@@ -59,6 +61,7 @@ class Shown:
     found: Phases | None = None
     metrics: pd.DataFrame | None = None
     uniform: pd.DataFrame | None = None
+    judged: Representation | None = None
 
     @property
     def name(self) -> str:
@@ -109,6 +112,8 @@ def _headline(shown: Shown) -> str:
     known = {warm_up: error for warm_up, error in errors.items() if error is not None}
     if not known:
         return "" if shown.machine else "How well the points represent the program is not known: nothing was simulated."
+    if shown.judged is not None and shown.judged.doubt:
+        return shown.judged.doubt
     best, worst = (some(known, key=lambda warm_up: known[warm_up]) for some in (min, max))
     told = f"{known[best]:.2f}% off ({best})"
     if worst != best:
@@ -133,17 +138,11 @@ def _steps(shown: Shown) -> list[Step]:
                              _machine_file("strongarm"), *program]),),
             )
         )  # fmt: skip
-    errors = [error for error in _realistic(about).values() if error is not None]
-    if errors and min(errors) > MUCH_OFF_PERCENT:
-        steps.append(
-            Step(
-                "The points are far off with every warm-up. Shorter intervals have more phases, and points that are "
-                "more alike to what they stand for:",
-                (shlex.join(["measure", "phases", "--interval", str(length // 2), "--machine", str(shown.machine),
-                             *settings, *program]),),
-            )
-        )  # fmt: skip
-    if shown.found is not None:
+    if shown.judged is not None and shown.judged.doubt:
+        again = ["measure", "phases", "--interval", str(length), "--machine", str(shown.machine), *settings]
+        commands = () if shown.found is None else (shlex.join([*again, *shown.judged.more_phases.split(), *program]),)
+        steps.append(Step(shown.judged.remedy, commands))
+    elif shown.found is not None:
         runnable = str(about["program"]) if is_program and not str(about["program"]).endswith(".c") else "PROGRAM"
         options = [f"--options={' '.join(about['arguments'])}"] if about["arguments"] else []
         steps.append(

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.console import Console
 
+    from measure.program_phases.estimates import Estimates
+    from measure.program_phases.representation import Representation
+
 _SHOWN_PHASES = 5
 
 
@@ -28,6 +31,12 @@ def _short(metric: str) -> str:
     if metric in SHORT_LABELS:
         return escape(SHORT_LABELS[metric])
     return metric.replace("_nj_per_instruction", " nJ/instr.").replace("_rate", "s").replace("_", " ")
+
+
+def print_doubt(console: Console, judged: Representation | None) -> None:
+    """Print why the points are not to be trusted, and what to do; nothing where they are, or nothing is known."""
+    if judged is not None and judged.doubt:
+        console.print(f"{judged.doubt} {judged.remedy}", style="yellow")
 
 
 def print_phases(
@@ -73,7 +82,7 @@ def _print_uniform(console: Console, uniform: pd.DataFrame, found: Phases) -> No
         console.print(PARTIAL_NOTE, style="dim")
 
 
-def print_estimates(console: Console, estimated: dict[str, dict[str, dict[str, float]]]) -> None:
+def print_estimates(console: Console, estimated: Estimates) -> None:
     """Print each metric by each method, with its error; ``estimated``: the result of `estimates`."""
     from measure.program_phases.estimates import FULL, POINTS
 
@@ -91,9 +100,7 @@ def print_estimates(console: Console, estimated: dict[str, dict[str, dict[str, f
         _print_methods(console, estimated, methods, "Rates of the points' totals by warm-up (error)")
 
 
-def _print_methods(
-    console: Console, estimated: dict[str, dict[str, dict[str, float]]], methods: dict[str, str], title: str
-) -> None:
+def _print_methods(console: Console, estimated: Estimates, methods: dict[str, str], title: str) -> None:
     """Print a table of the ``methods``, `FULL` first, under short names."""
     from measure.program_phases.estimates import FULL
 

@@ -34,10 +34,16 @@ ROUNDS, STEPS = 40, 1500
 INTERVAL_NANOSECONDS = 20_000
 PROGRAM = f"""\
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <unistd.h>
 static volatile int sink[64];
+static void leave(int signal)
+{{
+    _exit(6);
+}}
 static int work(int seed)
 {{
     for (int i = 0; i < {STEPS}; i++)
@@ -53,9 +59,20 @@ int main(int argc, char **argv)
     printf("%d %d\\n", total, errno);
     if (argc > 1 && argv[1][0] == 'e')
         exit(3);
-    if (argc > 1 && argv[1][0] == '_') {{
-        fflush(stdout);
+    fflush(stdout);
+    if (argc > 1 && argv[1][0] == '_')
         _exit(4);
+    if (argc > 1 && argv[1][0] == 'q')
+        quick_exit(5);
+    if (argc > 1 && argv[1][0] == 's') {{
+        signal(SIGALRM, leave);
+        raise(SIGALRM);
+    }}
+    if (argc > 1 && argv[1][0] == 'c') {{
+        if (fork() == 0)
+            _exit(7);
+        wait(0);
+        _exit(8);
     }}
     return 0;
 }}
@@ -157,14 +174,14 @@ def test_without_software_counters(source: Path) -> None:
     assert (sampled.status, sampled.counters) == (0, {})
 
 
-def test_ways_to_end(source: Path) -> None:
-    build = build_program([source], ["-O1"], METRICS, sampler=SamplerConfig(INTERVAL_NANOSECONDS, 1, 4))
-    returned, exited, cut = execute(build), execute(build, "exit"), execute(build, "_exit")
-    assert (returned.status, exited.status, cut.status) == (0, 3, 4)
-    assert exited.records[-1, 3:].tolist() == [ROUNDS * STEPS, ROUNDS]
-    # _exit skips what is done at exit: only whole buffers are in the file.
-    assert len(cut.records) % 4 == 0
-    assert len(returned.records) - 8 < len(cut.records) <= len(returned.records)
+def test_no_record_is_lost_however_the_program_ends(source: Path) -> None:
+    build = build_program([source], ["-O1"], METRICS, sampler=SamplerConfig(INTERVAL_NANOSECONDS, 1, 64))
+    whole = len(execute(build).records)
+    for argument, status in {"exit": 3, "_exit": 4, "quick": 5, "signal": 6, "child": 8}.items():
+        ended = execute(build, argument)
+        assert ended.status == status
+        assert ended.records[-1, 3:].tolist() == [ROUNDS * STEPS, ROUNDS], argument
+        assert abs(len(ended.records) - whole) <= 1, argument
 
 
 def test_a_trace_that_cannot_be_written(source: Path) -> None:

@@ -13,10 +13,11 @@ import pytest
 import yaml
 
 from measure.campaign import analysis
-from measure.campaign.advice import Counted, advice, even_records, more_runs, words_of_campaign
+from measure.campaign.advice import Counted, advice, even_records, more_runs
 from measure.campaign.campaign_file import load_campaign
 from measure.campaign.campaign_model import Campaign
 from measure.campaign.controls import Controls, Injection
+from measure.console.command_words import words_of_campaign
 from measure.perturbation.analysis_types import Perturbation, Verdict
 from measure.report.model import ReportData, Signals, VariantReport
 

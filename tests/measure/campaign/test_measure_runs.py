@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
-from measure.campaign.advice import shown_path
 from measure.campaign.analysis import SUMMARY_JSON_SCHEMA
 from measure.cli import main
+from measure.console.command_words import shown_path
 
 ROOT = Path(__file__).parents[3]
 

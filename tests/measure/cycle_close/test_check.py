@@ -100,6 +100,11 @@ def test_a_check_tells_good_sampling_from_bad(folder: Path) -> None:
     ("old", "new", "message"),
     [
         ("5k instructions", "5k cycles", "c.yaml:5: got an interval in cycles, expected instructions"),
+        (
+            "5k instructions",
+            "500 instructions",
+            "c.yaml:5: got an interval of 500 instructions, expected at least 1,000",
+        ),
         ("threshold: 1,", "treshold: 1,", "c.yaml:9: configurations.loose.treshold: unknown key"),
         (
             "threshold: 1,",

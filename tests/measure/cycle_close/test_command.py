@@ -27,7 +27,7 @@ from measure.built_in.machine import built_in_machine
 from measure.cli import main
 from measure.console import progress
 from measure.cycle_close import command
-from measure.cycle_close.rates import ENERGY
+from measure.cycle_close.rates import ENERGY, about_blank
 from measure.cycle_close.results import write_table
 from measure.cycle_close.trace_page import _command, duration_text
 from tests.measure.report.page_structure import csv_in, figures_without_caption_or_data, problems
@@ -107,6 +107,18 @@ def test_a_trace_is_written_and_validated(source: Path, tmp_path: Path, extra: l
     assert (about["share"]["unsampled"] == 0) == bool({"--twice", "--roll-back"} & set(extra))
     assert (tmp_path / "trace.png").read_bytes()[:4] == b"\x89PNG"
     check_page(tmp_path, table, about)
+    blank = "1 interval has no estimate, as no interval had been simulated before it ended; figures of the whole run"
+    assert about["blank_intervals"] == table["cpi"].isna().sum() == ("--paper" in extra)
+    for told in (result.output, (tmp_path / "trace.html").read_text()):
+        assert (blank in " ".join(told.split())) == ("--paper" in extra)
+
+
+def test_intervals_without_an_estimate_are_told_with_the_reason() -> None:
+    assert about_blank(0, "last") == ""
+    assert about_blank(1200, "none") == (
+        "1,200 intervals have no estimate, as --unsampled none estimates no interval whose phase had no sample; "
+        "figures of the whole run leave them out."
+    )
 
 
 def check_page(folder: Path, table: pd.DataFrame, about: dict[str, Any]) -> None:

@@ -234,14 +234,6 @@ def test_deviations_are_absolute_too_and_tell_how_many_accesses_a_rate_is_of() -
     assert np.isnan(compared["accesses_per_1000_instructions"]["cpi"])
 
 
-def test_short_intervals_are_refused(program: Path) -> None:
-    with (
-        Machine(program, background=False) as machine,
-        pytest.raises(ValueError, match="intervals of 10 instructions"),
-    ):
-        Tracer(machine, InOrderCore(MACHINE, 1), Settings(interval_instructions=10))
-
-
 def test_events_that_are_far_off_for_the_whole_run_are_named() -> None:
     def columns(**totals: float) -> dict[str, np.ndarray]:
         found = {event.name.lower(): np.zeros(3) for event in Event}

@@ -93,6 +93,8 @@ int main(int argc, char **argv)
         free(page);
     }
     printf("first file %d stack %lx heap %lx done\n", first, (unsigned long)&what, (unsigned long)malloc(8));
+    fflush(stdout);
+    if (!strcmp(what, "leave")) _exit(0);
     return 0;
 }
 """
@@ -132,6 +134,11 @@ def test_a_program_runs_and_leaves_a_trace(spec: RunSpec) -> None:
     assert run.total_instructions == 0
     assert run.stdout_tail.endswith("done")
     assert not table[MULTIPLEXED].any()
+
+
+def test_a_program_that_leaves_by_exit_of_the_system_loses_no_record(spec: RunSpec) -> None:
+    table = HostTarget().execute(replace(spec, arguments=("leave",))).trace
+    assert 35 <= table.values[:, table.metrics.index("rounds")].sum() <= 40
 
 
 def test_the_program_sees_what_it_would_without_the_sampler(spec: RunSpec) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,7 @@ import pytest
 
 import measure
 from measure.arguments import check_number, check_word
-from measure.cycle_close.settings_check import check_settings
-from measure.cycle_close.tracer import Settings
+from measure.cycle_close.tracer import BY_DEFAULT, Settings
 from measure.errors import ArgumentError
 from tests.measure.library.library_campaign import write_campaign
 
@@ -86,23 +86,28 @@ def test_of_a_comparison(arguments: dict, message: str) -> None:
         measure.compare(frames[:2], frames[2:], align=False, **arguments)
 
 
+WRONG_SETTINGS = [
+    ({"base": "3L"}, "base: got '3L', expected one of L, 2L"),
+    ({"update": "foo"}, "update: got 'foo', expected one of sample, mean, never"),
+    ({"unsampled": "foo"}, "unsampled: got 'foo', expected one of none, last, closest"),
+    ({"warm_up": "foo"}, "warm_up: got 'foo', expected one of queues, lines"),
+    ({"when_full": "foo"}, "when_full: got 'foo', expected one of oldest, closest"),
+    ({"wait_step": -1}, "wait_step: got -1, expected a number of at least 0 and at most 10 (a fraction of"),
+    ({"wait_step": 20}, "wait_step: got 20, expected a number of at least 0 and at most 10 (a fraction of"),
+    (
+        {"threshold": 25},
+        "threshold: got 25, expected a number of more than 0 and at most 1 (a fraction of the base",
+    ),
+    ({"roll_back": "no"}, "roll_back: got 'no', expected True or False"),
+    ({"predictor": 3}, "predictor: got 3, expected 'last' or 'rle-N' with N of at least 1"),
+    ({"interval_instructions": 0}, "interval_instructions: got 0, expected a whole number of at least 1,000"),
+]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"base": "3L"}, "base: got '3L', expected one of L, 2L"),
-        ({"update": "foo"}, "update: got 'foo', expected one of sample, mean, never"),
-        ({"unsampled": "foo"}, "unsampled: got 'foo', expected one of none, last, closest"),
-        ({"warm_up": "foo"}, "warm_up: got 'foo', expected one of queues, lines"),
-        ({"when_full": "foo"}, "when_full: got 'foo', expected one of oldest, closest"),
-        ({"wait_step": -1}, "wait_step: got -1, expected a number of at least 0 and at most 10 (a fraction of"),
-        ({"wait_step": 20}, "wait_step: got 20, expected a number of at least 0 and at most 10 (a fraction of"),
-        (
-            {"threshold": 25},
-            "threshold: got 25, expected a number of more than 0 and at most 1 (a fraction of the base",
-        ),
-        ({"roll_back": "no"}, "roll_back: got 'no', expected True or False"),
-        ({"predictor": 3}, "predictor: got 3, expected 'last' or 'rle-N' with N of at least 1"),
-        ({"interval_instructions": 0}, "interval_instructions: got 0, expected a whole number of at least 1,000"),
+        *WRONG_SETTINGS,
         ({"samples_per_phase": -3}, "samples_per_phase: got -3, expected a whole number of at least 0 (samples)"),
     ],
 )
@@ -111,9 +116,17 @@ def test_of_a_cycle_close_trace(arguments: dict, message: str) -> None:
         measure.cycleclose("no-program-is-looked-for.c", **arguments)
 
 
+@pytest.mark.parametrize(("arguments", "message"), WRONG_SETTINGS)
+def test_settings_of_a_trace_check_themselves(arguments: dict, message: str) -> None:
+    with pytest.raises(ArgumentError, match=f"^{re.escape(message)}"):
+        Settings(**arguments)
+    with pytest.raises(ArgumentError, match=f"^{re.escape(message)}"):
+        replace(BY_DEFAULT, **arguments)
+
+
 def test_settings_that_are_allowed() -> None:
-    check_settings(Settings(1000, warm_up="lines", wait_step=0, threshold=1, predictor="last"))
-    check_settings(Settings(int(np.int64(2000)), entries=1, warm_references=0, warm_branches=0, unsampled="none"))
+    Settings(1000, warm_up="lines", wait_step=0, threshold=1, predictor="last")
+    Settings(int(np.int64(2000)), entries=1, warm_references=0, warm_branches=0, unsampled="none")
 
 
 @pytest.mark.parametrize(
@@ -140,6 +153,10 @@ def test_a_file_of_vectors_takes_nothing_for_a_program(tmp_path: Path) -> None:
         measure.phases(tmp_path / "e.bb", ["x"])
     with pytest.raises(ArgumentError, match=r"^stdin: got .*text'\), expected none for .*e.bb, a file of vectors"):
         measure.phases(tmp_path / "e.bb", stdin=tmp_path / "text")
+    with pytest.raises(ArgumentError, match=r"^interval_instructions: got 10000000, expected none for .*e.bb, a"):
+        measure.phases(tmp_path / "e.bb", interval_instructions=10_000_000)
+    with pytest.raises(ArgumentError, match=r"^exit_status: got 3, expected none for .*e.bb, a file of vectors"):
+        measure.phases(tmp_path / "e.bb", exit_status=3)
     assert measure.phases(tmp_path / "e.bb").k == 1
 
 

@@ -11,11 +11,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from measure.campaign import executor
-from measure.campaign.advice import shown_path
 from measure.campaign.campaign_file import load_campaign
 from measure.campaign.plan import make_plan
 from measure.campaign.plan_file import load_plan
 from measure.campaign.store import Store
+from measure.console.command_words import shown_path
 from measure.errors import CampaignError, StoreError
 from measure.partitioning import command
 from measure.partitioning.cli import partition

@@ -45,7 +45,7 @@ CYCLE_CLOSE: dict[str, Any] = {
     "program": "dir/made<up>.c", "arguments": ["a b"], "machine": "m.yaml", "machine_settings": ["l1d.size=4k"],
     "options": [],
     "seed": 7, "samples_per_phase": None, "complete": True, "intervals": INTERVALS, "instructions": 1000 * INTERVALS,
-    "phases": 4, "share": {"simulated": 0.1, "matched": 0.8, "unsampled": 0.1}, "seconds": 0.5,
+    "phases": 4, "share": {"simulated": 0.1, "matched": 0.8, "unsampled": 0.1}, "blank_intervals": 0, "seconds": 0.5,
     "estimate": {"cycles": 2e5, "cpi": 1.5}, "frequent_branches": 12,
     "sampled_again": {"intervals": 9, "cpi_off_percent": 30.0},
     "settings": asdict(replace(BY_DEFAULT, interval_instructions=1000)),
