@@ -144,7 +144,9 @@ def trace_second_run(
     """
     chosen = representatives(first_run, settings, samples)
     numbers = {number for mine in chosen.values() for number in mine}
-    checked = checks_beside(numbers, len(first_run.phases)) if settings.wait_step else []
+    # With queues, an interval drawn from anywhere tells more of its warm-up than of its estimate.
+    has_checks = settings.wait_step > 0 and settings.warm_up == "lines"
+    checked = checks_beside(numbers, len(first_run.phases)) if has_checks else []
     run = DetailedRun(machine, core, settings, first_run.model)
     each = {
         number: run.simulate(int(first_run.ends[number]), int(first_run.ends[number + 1]))

@@ -17,7 +17,7 @@ class SampleSchedule:
 
     Samples get rarer, and more frequent again after a sample that differed from its estimate. Behaviour may drift
     without a change of code or waiting: whether a loop over about as many lines as a cache has misses or hits depends
-    on a few lines more or less, which reuse times in powers of two cannot show.
+    on a few lines more or less, which reuse times in quarters of powers of two do not always show.
 
     Keys are those of `measure.cycle_close.online_kernel.Found`. ``due``: for kernels, which count intervals down.
     """

@@ -41,7 +41,7 @@ int main(void) {
   return 0;
 }
 """
-CODE = Settings(interval_instructions=10_000, warm_references=3_000, warm_branches=3_000)
+CODE = Settings(interval_instructions=10_000, warm_references=12_000, warm_branches=3_000)
 DATA = replace(CODE, wait_step=0.2)
 WAYS = {
     "predicting": replace(DATA, unsampled="closest"),

@@ -33,6 +33,7 @@ from measure.cycle_close.medoids import medoids
 from measure.cycle_close.reuse import WaitModel
 from measure.cycle_close.reuse_kernel import (
     add_evictions,
+    beyond_noise,
     find_distances,
     misses_of,
     misses_of_sets,
@@ -115,6 +116,13 @@ def test_a_loop_over_lines_misses_if_they_do_not_fit_into_their_sets(stride: int
     expected = lru_misses(accesses, sets * ways, sets)
     found = estimated_misses(counts, 8 * len(accesses), sets * ways, sets)
     assert found == pytest.approx(expected, abs=0.02 * len(accesses))
+
+
+def test_conflicts_count_beyond_what_hot_lines_explain() -> None:
+    assert beyond_noise(0.0, 100.0, 50.0) == beyond_noise(19.0, 100.0, 50.0) == beyond_noise(-9.0, 100.0, 50.0) == 0.0
+    assert beyond_noise(100.0, 100.0, 50.0) == pytest.approx(100.0)
+    assert beyond_noise(60.0, 100.0, 50.0) == pytest.approx(50.0)
+    assert beyond_noise(-50.0, 100.0, 50.0) == pytest.approx(-50.0)
 
 
 @given(st.lists(st.integers(0, 500), min_size=33, max_size=REUSE_BINS), st.integers(1, 10**6))

@@ -15,21 +15,23 @@ from measure.program_phases.homogeneity import homogeneity
 from measure.program_phases.representation import Representation, by_chance_percent, representation
 
 MACHINE = Path(__file__).parents[3] / "configs" / "machines" / "strongarm.yaml"
-# One loop whose lines spread over the sets of the cache, or all fall into one: same code, same reuse times.
+LARGE_PAGES = ("--set", "memory.page_bytes=8192")
+# One loop whose pages spread over the sets of the TLB, or all fall into one: same code, same reuse times. Sets of pages
+# that are larger than 4 KiB are not counted.
 CONFLICTS = """\
 #include <stdlib.h>
-static volatile char data[1 << 21];
+static volatile char data[1 << 25];
 __attribute__((noinline)) static void walk(long stride)
 {
     for (int round = 0; round < 400; round++)
-        for (int line = 0; line < 128; line++)
-            (void)data[line * stride];
+        for (int page = 0; page < 100; page++)
+            (void)data[page * stride];
 }
 int main(int argc, char **argv)
 {
     int spread = argc > 1 ? atoi(argv[1]) : 3;
     for (int turn = 0; turn < 12; turn++)
-        walk(turn % 4 < spread ? 1024 + 64 : 16384);
+        walk(turn % 4 < spread ? 8192 + 64 : 32 * 8192 + 64);
     return 0;
 }
 """
@@ -43,7 +45,8 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def phases(source: Path, out: Path, *arguments: str, options: tuple[str, ...] = ()) -> str:
-    words = ["phases", "--interval", "20k", "--machine", str(MACHINE), "--out", str(out), *options, str(source)]
+    words = ["phases", "--interval", "20k", "--machine", str(MACHINE), *LARGE_PAGES, "--out", str(out), *options]
+    words.append(str(source))
     result = CliRunner().invoke(main, [*words, *arguments])
     assert result.exit_code == 0, result.output
     return " ".join(result.output.split())
