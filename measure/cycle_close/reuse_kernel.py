@@ -79,7 +79,7 @@ def misses_of_sets(distances: Distances, lines: float, fields: Longs, first: int
     ``fields``, from ``first`` on: ``counted`` numbers, a multiple of ``sets``, of accesses by the lowest bits of their
     line's number. Of the different lines between two accesses to a set, its share of accesses is taken to be its own:
     a loop over as many lines of a set as it holds has one less between, a loop over one more misses. The limit is in
-    the middle, as times are known by bins.
+    the middle, as times are known by bins. Accesses that are not counted by sets do not miss.
     """
     accesses = 0
     for place in range(counted):
@@ -91,7 +91,7 @@ def misses_of_sets(distances: Distances, lines: float, fields: Longs, first: int
             own += fields[first + one + group * sets]
         if own:
             share = own / accesses
-            misses += share * misses_of(distances, (lines / sets + 0.5) / share)
+            misses += min(share * misses_of(distances, (lines / sets + 0.5) / share), float(own))
     return misses
 
 

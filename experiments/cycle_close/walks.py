@@ -1,0 +1,103 @@
+"""How far cycle-close traces are off of programs that are one loop over data that changes: sets, pages, and sizes.
+
+    python -m experiments.cycle_close.walks
+
+Each program is the same machine code, and goes from one of two walks to the other and back, at times that are drawn. A
+walk reads bytes that lie a number of bytes apart, in a loop. Its code says nothing of how long it waits for memory.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from emulator.timing.machine_file import load_machine
+from instrumenter.building.program_build import build_program
+from measure.cycle_close.command import Job, trace_job
+from measure.cycle_close.rates import pointwise_deviation, whole_run_error
+from measure.cycle_close.tracer import BY_DEFAULT, Settings
+
+MACHINES = ("desktop", "strongarm")
+WALKS = {
+    "128 lines: spread, or in one set of the L1D": ((128, 1024 + 64), (128, 16384)),
+    "100 lines read: spread, or in few sets, late": ((100, 1024 + 64), (100, 4096)),
+    "30 pages, or 180": ((30, 4096 + 64), (180, 4096 + 64)),
+    "120 pages, or 140": ((120, 4096 + 64), (140, 4096 + 64)),
+    "100 pages: spread, or in one set of a TLB": ((100, 4096 + 64), (100, 32 * 4096 + 64)),
+    "504 lines, or 520": ((504, 64), (520, 64)),
+    "1024 lines: spread, or in one set of the L2": ((1024, 4096 + 64), (1024, 32768)),
+}
+"""By name: the two walks, each a number of bytes read and how far they lie apart."""
+WAYS = {
+    "default": (BY_DEFAULT, 0),
+    "roll back": (replace(BY_DEFAULT, roll_back=True), 0),
+    "two runs": (BY_DEFAULT, 1),
+}
+SOURCE = """
+#include <stdio.h>
+#include <stdlib.h>
+static volatile char data[64 << 20];
+static unsigned long total;
+__attribute__((noinline)) static void walk(long n, long apart, long reads)
+{
+  unsigned long sum = 0;
+  for (long left = reads / n + 1; left > 0; left--)
+    for (long k = 0; k < n; k++) sum += data[k * apart];
+  total += sum;
+}
+int main(int argc, char **argv)
+{
+  long n[2] = {atol(argv[1]), atol(argv[3])}, apart[2] = {atol(argv[2]), atol(argv[4])};
+  unsigned seed = 1;
+  for (int turn = 0; turn < 24; turn++) {
+    seed = seed * 1664525u + 1013904223u;
+    int which = turn >= 18 || (turn > 3 && seed >> 28 < 6);
+    walk(n[which], apart[which], atol(argv[5]));
+  }
+  printf("%lu\\n", total);
+  return 0;
+}
+"""
+READS = 1_000_000
+"""Of each turn: some 20 intervals of 200,000 instructions."""
+
+
+def build(folder: Path) -> Path:
+    """The program: number and distance of the bytes of both walks, and the reads of a turn, are its arguments."""
+    path = folder / "walks.c"
+    path.write_text(SOURCE)
+    return build_program([path], ["-O2"]).elf_path
+
+
+def measure(
+    elf: Path, walks: tuple[tuple[int, int], ...], machine: Path, reads: int, interval: int
+) -> dict[str, tuple]:
+    """By way of sampling: the mean deviation of CPI and that of the whole run [%], and the part simulated [%]."""
+    config = load_machine(machine)
+    arguments = (*(str(number) for walk in walks for number in walk), str(reads))
+    full = trace_job(Job(elf, arguments, machine), elf, config, Settings(interval, everything=True), None).table
+    found = {}
+    for way, (settings, samples) in WAYS.items():
+        job = Job(elf, arguments, machine, samples=samples)
+        table = trace_job(job, elf, config, replace(settings, interval_instructions=interval), None).table
+        deviation = pointwise_deviation(full["cpi"].to_numpy(), table["cpi"].to_numpy())
+        simulated = 100 * float((table["category"] == "simulated").mean())
+        found[way] = deviation, whole_run_error(full, table, "cpi"), simulated
+    return found
+
+
+def main() -> None:
+    print("| the loop reads | machine | " + " | ".join(WAYS) + " |")
+    print("|---|---|" + "---|" * len(WAYS))
+    with tempfile.TemporaryDirectory() as folder:
+        elf = build(Path(folder))
+        for name, walks in WALKS.items():
+            for machine in MACHINES:
+                rows = measure(elf, walks, Path(f"configs/machines/{machine}.yaml"), READS, 200_000)
+                cells = [f"{mean:.1f}%, {whole:.1f}% ({part:.1f}%)" for mean, whole, part in rows.values()]
+                print(f"| {name} | {machine} | {' | '.join(cells)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
