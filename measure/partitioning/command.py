@@ -148,7 +148,9 @@ def search_partition(request: Request, console: Console, spent_seconds: float = 
     elif found.stopped:
         time_needed, minutes = setup.time_needed(found, budget)
     request = replace(request, minutes=minutes)  # for the next time
-    outcome = _outcome(found, campaign, settings, hardware, setup.runs_made, shortfall, time_needed)
+    outcome = _outcome(
+        found, campaign, settings, hardware, setup.runs_made, shortfall, time_needed, setup.outlying_baselines()
+    )
     exit_status = 1 if failed else session.exit_status
     if found.is_empty and (directory / "partition.json").exists():
         return Searched(outcome, (), next_steps(outcome, _next_commands(request, outcome, ())), exit_status, directory)
@@ -218,6 +220,10 @@ class _SearchSetup:
     def runs_made(self) -> int:
         """Runs made by this command, without those from the store."""
         return sum(oracle.runs_made for oracle in self._oracles)
+
+    def outlying_baselines(self) -> list[str]:
+        """Sentences on the baselines that stand out from the others, of the search and of its validation."""
+        return [text for oracle in self._oracles for text in oracle.outlying_baselines()]
 
     def close(self) -> None:
         for memory in self._memories:
@@ -330,7 +336,7 @@ class _SearchSetup:
 
 def _outcome(
     result: SessionResult, campaign: Campaign, settings: Settings, hardware: tuple[tuple[str, ...], ...], runs: int,
-    shortfall: str, time_needed: str,
+    shortfall: str, time_needed: str, outlying: Sequence[str],
 ) -> PartitionResult:  # fmt: skip
     """Everything that the report shows."""
     progress = result.progress
@@ -349,6 +355,7 @@ def _outcome(
         unfinished=result.unfinished,
         shortfall=shortfall,
         time_needed=time_needed,
+        outlying=tuple(outlying),
         runs=runs,
         hardware=hardware,
         delta=campaign.delta,

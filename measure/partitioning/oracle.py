@@ -23,14 +23,16 @@ from common.listed_names import listed
 from common.yaml_document import YamlDocument
 from measure.campaign.campaign_model import Campaign
 from measure.campaign.executor import Outcome, Workers, execute_plan
+from measure.campaign.outlying_runs import outlying_of_groups
 from measure.campaign.plan import make_plan
 from measure.campaign.run_types import BASELINE, Run, RunSpec
 from measure.campaign.store import Store
 from measure.errors import RunError
-from measure.partitioning.group_verdicts import Accept, decide, open_verdict, with_caveat
+from measure.partitioning.group_verdicts import Accept, decide, open_verdict, with_caveat, with_outlying
 from measure.partitioning.search_types import Group, Verdict
 from measure.partitioning.verdict_memory import digest
 from measure.perturbation.analysis_types import Perturbation
+from measure.perturbation.outlying_runs import OutlyingRuns
 from measure.perturbation.perturbation import Memo, inner_perturbation, outer_perturbation
 from measure.stats.correlation import spearman
 
@@ -38,7 +40,7 @@ FIRST_REPLICATES = 3
 _GROUP = re.compile(r"group-[0-9a-f]{12}")  # the name of a group's variant
 _MOST_NAMES = 3  # of metrics in a message
 SEED_STEP = 1_000_003  # between the seeds of a search and of its validations
-ORACLE_VERSION = 4
+ORACLE_VERSION = 5
 
 T = TypeVar("T")
 OPEN = ("changed", "inconclusive")
@@ -310,10 +312,22 @@ class CampaignOracle:
         verdict = decide(found, last, accept, outer, len(runs), all_baselines)
         if verdict is None:
             one.open = open_verdict(found, len(runs))
-        if verdict is None or verdict.state == "bad":
+        if verdict is None:
             return verdict
-        _, metrics = self.variant_of(one.group)
+        name, metrics = self.variant_of(one.group)
+        verdict = with_outlying(verdict, [run for run in self._outlying(name, runs) if run.variant == name])
+        if verdict.state == "bad":
+            return verdict
         return with_caveat(verdict, [run.trace.columns(metrics) for run in runs], metrics)
+
+    def _outlying(self, name: str = "", runs: Sequence[Run] = ()) -> tuple[OutlyingRuns, ...]:
+        """The baselines and those of the ``runs`` of a group ``name`` that stand out from the others of theirs."""
+        groups = {BASELINE: list(self._baselines.runs), **({name: list(runs)} if runs else {})}
+        return outlying_of_groups(groups, self._campaign.hardware_metrics, paired=False) if groups[BASELINE] else ()
+
+    def outlying_baselines(self) -> list[str]:
+        """Sentences on the baselines that stand out from the others; none before the first test."""
+        return [one.text for one in self._outlying()]
 
     def _inner(self, baselines: _Baselines, runs: Sequence[Run]) -> Perturbation:
         """The comparison within runs."""

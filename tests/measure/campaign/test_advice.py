@@ -17,8 +17,11 @@ from measure.campaign.advice import Counted, advice, even_records, more_runs, wo
 from measure.campaign.campaign_file import load_campaign
 from measure.campaign.campaign_model import Campaign
 from measure.campaign.controls import Controls, Injection
+from measure.campaign.outlying_runs import how_to_look
 from measure.perturbation.analysis_types import Perturbation, Verdict
+from measure.perturbation.outlying_runs import OutlyingRuns
 from measure.report.model import ReportData, Signals, VariantReport
+from measure.report.next_steps import with_directory
 
 FILE = "CAMPAIGN.yaml"
 GIVEN: dict[str, Any] = {
@@ -340,3 +343,26 @@ def test_commands_have_the_settings_that_the_campaign_was_run_with() -> None:
     assert words_of_campaign("") == "CAMPAIGN.yaml"
     (told,) = even_records(Campaign.model_validate(GIVEN), [run_with_two_records_of(9000)], words)
     assert f"`measure run {words} --set 'sampling.every=" in told
+
+
+@pytest.mark.parametrize(
+    ("metric", "command"),
+    [
+        ("PAPI_BR_MSP", "emulate --analyzer branches --map '/in put=in put' -- ./x-8 -n 3 < mine.txt"),
+        ("PAPI_L1_DCM", "emulate --analyzer caches --map '/in put=in put' -- ./x-8 -n 3 < mine.txt"),
+        ("PAPI_TOT_INS", "emulate --machine m.yaml --stats --map '/in put=in put' -- ./x-8 -n 3 < mine.txt"),
+    ],
+)  # fmt: skip
+def test_a_run_that_stands_out_is_looked_at_in_its_layout_and_not_by_another_seed(metric: str, command: str) -> None:
+    program = {"source": "mine.c", "args": ["-n", 3], "files": {"/in put": "in put"}, "stdin": "mine.txt"}
+    campaign = Campaign.model_validate({**GIVEN, "program": program, "software_metrics": {
+        "a": {"event": "entry", "function": "f"}}, "variants": {"x": ["a"]}})  # fmt: skip
+    plan: Any = SimpleNamespace(campaign=campaign)
+    odd = OutlyingRuns("x", metric, ("run 8",), (9.0,), 1.0, 2.0, 9, 5.0, numbers=(8,))
+    (sentence,) = how_to_look([odd], plan)
+    assert f"`{command}`" in sentence
+    assert "`measure.load(DIR).write_program('x', 8, 'x-8')`" in sentence
+    assert "seed=" not in sentence
+    assert "measure.load('my results')" in with_directory(sentence, "'my results'")
+    (of_baselines,) = how_to_look([replace(odd, variant="the baselines")], plan)
+    assert "write_program('baseline', 8, 'baseline-8')" in of_baselines
