@@ -88,7 +88,7 @@ class Result(Comparison):
         return there[replicate]
 
     def write_program(self, variant: str, replicate: int, path: str | Path) -> None:
-        """Write the executable of one run, linked in the code layout of that run, for the command ``emulate`` and others.
+        """Write the executable of one run, linked in the code layout of that run, for the command ``emulate``, say.
 
         ``variant``: a variant, or "baseline"; ``replicate``: number of the run, from 0; ``path``: of the file to write.
 

@@ -121,7 +121,7 @@ class CampaignOracle:
         self._campaign = campaign.model_copy(update={"seed": campaign.seed + SEED_STEP * round_})
         self._document = document
         self._store = store
-        self._settings = settings
+        self.settings = settings
         self._workers = workers
         self._target = target
         self._notify, self._begin = lambda message: notify(_GROUP.sub(self._metrics_of, message)), begin
@@ -152,8 +152,8 @@ class CampaignOracle:
                 "alpha": campaign.alpha,
                 "outer": campaign.outer,
                 "seed": campaign.seed,
-                "looks": self._settings.looks,
-                "accept": self._settings.accept,
+                "looks": self.settings.looks,
+                "accept": self.settings.accept,
                 "limit": campaign.limits.instructions,
             }
         )
@@ -180,12 +180,12 @@ class CampaignOracle:
     def test(self, groups: Sequence[Group]) -> list[Verdict]:
         """See `measure.partitioning.search_types.Oracle`."""
         tests = self._under_test = [_GroupTest(group) for group in groups]
-        for look, replicates in enumerate(self._settings.looks):
+        for look, replicates in enumerate(self.settings.looks):
             pending = [one for one in tests if one.verdict is None]
             if not pending:
                 break
             self._measure(pending, replicates)
-            last = look == len(self._settings.looks) - 1
+            last = look == len(self.settings.looks) - 1
             started = time.perf_counter()
             for one in pending:
                 if one.verdict is None:
@@ -207,7 +207,7 @@ class CampaignOracle:
     def first_runs(self) -> tuple[int, float, bool]:
         """The number of the baselines and of a group's first runs, estimated seconds of all of them from the runs so
         far, and whether it is at least so long because no run has ended yet."""
-        count = len(self._baseline_plan) + self._settings.looks[0]
+        count = len(self._baseline_plan) + self.settings.looks[0]
         each = self._running_seconds / max(1, self.runs_made)
         return count, count * each, not self.runs_made
 
@@ -292,7 +292,7 @@ class CampaignOracle:
         found = [self._inner(self._baselines, one.runs)]
         if found[0].verdict in OPEN and look and found[0].extra_runs_needed is None:
             last = True  # no reasonable number of runs would decide it
-        lenient = self._settings.accept == "not perturbed"
+        lenient = self.settings.accept == "not perturbed"
         seen = found[0].verdict in SETTLED
         hopeful = seen or (last and lenient and found[0].verdict in UNSHOWN)
         if self._campaign.outer and hopeful:
@@ -308,7 +308,7 @@ class CampaignOracle:
         all_baselines: bool = True,
     ) -> Verdict | None:
         """As `decide`; what is left open is kept in the test."""
-        accept, outer = self._settings.accept, self._campaign.outer
+        accept, outer = self.settings.accept, self._campaign.outer
         verdict = decide(found, last, accept, outer, len(runs), all_baselines)
         if verdict is None:
             one.open = open_verdict(found, len(runs))
@@ -349,7 +349,7 @@ class CampaignOracle:
     @property
     def _level(self) -> float:
         """The share of alpha of a look."""
-        return self._campaign.alpha / len(self._settings.looks)
+        return self._campaign.alpha / len(self.settings.looks)
 
     def judge_unfinished(self, found: dict[Group, Verdict]) -> None:
         """Add to ``found`` verdicts on the groups whose test was interrupted, by the runs that are there.

@@ -118,7 +118,11 @@ def test_fake_campaign_from_search_to_campaign_file(folder: Path) -> None:
     assert "rounds, perturbing, loops" in page  # a rejected group, with its reason
     assert "within runs and across aligned ones, changes by more than 0.2 in z." in page
     told = page[page.index("<h2>What to do</h2>") :]
-    assert "Fresh runs confirmed group1. Collect the groups" in told
+    assert (
+        "5 fresh runs confirmed group1. 5 runs may not show a change that happens in fewer than about 45% of all code "
+        "layouts. Collect the groups" in told
+    )
+    assert found["groups"][0]["fresh_runs"]["runs"] == 5  # as many as the campaign's replicates
     assert f'data-copy="measure run {shown_path(str(folder / "out" / "partition.yaml"))}"' in told
     assert f'data-copy="measure merge results/{found["campaign"]}-partition --out merged.parquet"' in told
     assert "Not shown to be good even alone: perturbing." in told

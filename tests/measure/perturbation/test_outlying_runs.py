@@ -9,6 +9,9 @@ import pytest
 from numpy.typing import NDArray
 
 from measure.perturbation.outlying_runs import LEAST_RATIO, OutlyingRuns, RunGroup, outlying_runs, standing_out
+from measure.perturbation.perturbation import inner_perturbation
+from measure.perturbation.wording import seldom_unseen
+from measure.stats.correlation import spearman
 
 METRICS = ("TOT", "MSP", "DCM")
 Draw = Callable[[np.random.Generator, tuple[int, ...]], NDArray[np.float64]]
@@ -105,3 +108,15 @@ def test_a_change_is_told_only_where_one_is_defined() -> None:
     (one,) = outlying_runs({"b": group(like(10)), "v": group(totals, undefined)}, "b", METRICS[:3])
     assert isinstance(one, OutlyingRuns)
     assert "nan" not in one.text
+
+
+def test_an_equivalent_verdict_says_what_so_few_runs_do_not_show() -> None:
+    shares = {runs: seldom_unseen(runs) for runs in (3, 5, 10, 20)}
+    assert shares == {3: "63%", 5: "45%", 10: "26%", 20: "14%"}
+    rng = np.random.default_rng(4)
+    shared = rng.standard_normal((400, 1))
+    tables = [shared + rng.standard_normal((400, 2)) for _ in range(40)]
+    before, after = ([spearman(one, METRICS[:2]) for one in some] for some in (tables[:20], tables[20:]))
+    result = inner_perturbation(before, after, delta=0.2, seed=1)
+    assert result.verdict == "equivalent"
+    assert sum("fewer than about 14% of all runs" in sentence for sentence in result.findings) == 1
