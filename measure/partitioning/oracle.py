@@ -159,12 +159,14 @@ class CampaignOracle:
         )
 
     def variant_of(self, group: Group) -> tuple[str, tuple[str, ...]]:
-        """Name and metrics of a group's variant; the same metrics have the same name in every campaign."""
+        """Name and metrics of a group's variant; the same metrics in the same order have the same name in every
+        campaign.
+
+        The order is that of the campaign's file, as in the campaign that is written for the groups: it decides which
+        program is built, so another one would be judged than is run later.
+        """
         specs = self._campaign.software_metrics
-        metrics = sorted(
-            (self.names[metric] for metric in group),
-            key=lambda name: json.dumps(specs[name].model_dump(mode="json"), sort_keys=True),
-        )
+        metrics = [self.names[metric] for metric in sorted(group)]
         definitions = json.dumps([specs[name].model_dump(mode="json") for name in metrics], sort_keys=True)
         name = f"group-{hashlib.sha256(definitions.encode()).hexdigest()[:12]}"
         self._group_metrics[name] = metrics

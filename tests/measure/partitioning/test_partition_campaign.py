@@ -321,6 +321,21 @@ def test_context_and_variants_do_not_depend_on_names(folder: Path) -> None:
     assert oracle(folder / "d.yaml", "b").context() != first.context()
 
 
+def test_a_group_is_the_program_that_a_campaign_with_its_metrics_has(folder: Path) -> None:
+    """Metrics were sorted by their definitions, and so another program was judged than the one that is run later."""
+    campaign, document = load_campaign(folder / "c.yaml")
+    everything = tuple(campaign.software_metrics)
+    with Store(folder / "out") as store:
+        oracle = CampaignOracle(campaign, document, store, Settings(6), target="fake")
+    for group in (frozenset(range(len(everything))), frozenset({0, 2}), frozenset({1})):
+        name, metrics = oracle.variant_of(group)
+        assert metrics == tuple(everything[n] for n in sorted(group))
+        collecting = campaign.model_copy(update={"variants": {"x": metrics}})
+        collected = make_plan(collecting, document, lambda text: None, "fake")
+        tested = {spec.build_key for spec, _ in oracle._plan({name: metrics}, 2) if spec.variant == name}
+        assert tested == {spec.build_key for spec in collected.specs if spec.variant == "x"}
+
+
 def test_messages_name_the_metrics_of_a_group(folder: Path) -> None:
     campaign, document = load_campaign(folder / "c.yaml")
     said: list[str] = []
@@ -422,12 +437,16 @@ def test_memory_keeps_verdicts_across_campaigns(tmp_path: Path) -> None:
     first.put(frozenset({0, 2}), verdict)
     first.put(frozenset({1}), Verdict("undecided"))
     first.close()
-    renumbered = Memory(path, "context", definitions[::-1])
-    assert renumbered.get(frozenset({2, 0})) == verdict
+    reordered = Memory(path, "context", definitions[::-1])
+    assert reordered.get(frozenset({2, 0})) is None  # counters in another order are another program
+    assert set(reordered.all()) == {frozenset({1})}
+    reordered.close()
+    renumbered = Memory(path, "context", [definitions[k] for k in (0, 2, 1)])
+    assert renumbered.get(frozenset({0, 1})) == verdict
     assert renumbered.get(frozenset({0})) is None
     known = renumbered.all()
-    assert set(known) == {frozenset({0, 2}), frozenset({1})}
-    assert np.isnan(known[frozenset({1})].change)
+    assert set(known) == {frozenset({0, 1}), frozenset({2})}
+    assert np.isnan(known[frozenset({2})].change)
     assert Memory(path, "other", definitions).all() == {}
     assert set(Memory(path, "context", definitions[:2]).all()) == {frozenset({1})}
     renumbered.put(frozenset({1}), Verdict("good"))
