@@ -242,7 +242,7 @@ def _findings(
             for perturbation in (variant.inner, variant.outer_held_out):
                 if perturbation is None or perturbation.verdict != verdict:
                     continue
-                sentences += [f"{variant.heading(perturbation)}: {text}" for text in perturbation.findings]
+                sentences += [f"{variant.heading(perturbation)}: {text}" for text in variant.findings_of(perturbation)]
         if verdict == "changed":
             sentences += advice(variants, _counted(plan, outcome), plan.campaign, given)
             looks = len(plan.history.looks) if plan.history else 1

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from measure.perturbation.analysis_types import Pair, Perturbation, Verdict, gravest
+from measure.perturbation.findings import INNER_ADVICE, OUTER_ADVICE
 from measure.perturbation.outlying_runs import OutlyingRuns
 from measure.perturbation.uninformative_metrics import MetricFinding, caveat
 from measure.perturbation.wording import UNKNOWN, beside, in_words, percent
@@ -62,6 +63,13 @@ class VariantReport:
         overhead = self.overhead
         cost = "" if overhead.startswith(UNKNOWN) else f" ({overhead})"
         return f"{self.name}{cost}, {'within a run' if perturbation.kind == 'inner' else 'across aligned runs'}"
+
+    def findings_of(self, perturbation: Perturbation) -> tuple[str, ...]:
+        """The findings of one comparison; of a single software metric without the advice to collect fewer at once."""
+        if len(self.software_metrics) != 1:
+            return perturbation.findings
+        of_one = {advice: f"{advice.partition(';')[0]}." for advice in (INNER_ADVICE, OUTER_ADVICE)}
+        return tuple(of_one.get(text, text) for text in perturbation.findings)
 
     @property
     def caveat(self) -> str:
