@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import Any
 
 from common import compiler_cache
 from common.atomic_files import is_replaced, move_file, workspace
+from common.elf_files import ARCHIVE_MAGIC, ELF_MAGIC
 from common.file_cache import cache_directory
 from common.source_digest import source_digest
 from instrumenter.building.code_size import has_code
@@ -43,6 +45,8 @@ from instrumenter.wrapper.environment_spec import WrapperSpec, sites_note
 from instrumenter.wrapper.listing import LOG_VARIABLE, write_entry
 from instrumenter.wrapper.plain_compile import input_words, is_cplusplus_source, preprocessor_words, root_flags
 
+_LINKED = re.compile(r"\.(o|obj|a|lib|so|so\.[\d.]+)$")
+"""Names that zig takes for objects, archives and shared libraries."""
 _ENDINGS = {"compile": ".o", "assembly": ".s", "check": ".o"}
 
 
@@ -241,9 +245,28 @@ class Wrapper:
                         return status
                     inputs.append(str(made))
                     names[made] = token.words[0]
+                elif token.kind is Kind.FILE and (ending := self._missing_ending(token.words[0])):
+                    folder = temporary / str(number)
+                    folder.mkdir()
+                    named = folder / (Path(token.words[0]).name + ending)
+                    named.symlink_to(self.directory.absolute() / token.words[0])
+                    inputs.append(str(named))
+                    names[named] = token.words[0]
                 elif token.kind in (Kind.FILE, Kind.LINKER, Kind.OTHER):
                     inputs += self._with_path(token)
             return self._link_inputs(inputs, temporary, place, names)
+
+    def _missing_ending(self, name: str) -> str:
+        """The ending that makes zig take an input for what it is: an object or archive of another name, which zig
+        refuses, gcc gives to the linker. "" for a name that zig knows, and for other files."""
+        if _LINKED.search(name):
+            return ""
+        try:
+            with (self.directory / name).open("rb") as file:
+                begin = file.read(8)
+        except OSError:
+            return ""
+        return ".o" if begin[:4] == ELF_MAGIC else ".a" if begin == ARCHIVE_MAGIC else ""
 
     def _with_path(self, token: Token) -> Sequence[str]:
         """The words for the linker; ``-l:NAME``, which zig takes for a shared library, as the path of the file."""

@@ -69,9 +69,10 @@ def advice(
     if all_perturbed:
         split = ""
         if any(len(variant.software_metrics) > 1 for variant in all_perturbed) and not _is_partition(campaign):
+            search = _settings_once(f"measure partition {campaign_words}{_anew(campaign)}")
             split = (
-                f"; `measure partition {campaign_words}{_anew(campaign)}` looks for the fewest sets of "
-                "these metrics that are each shown to change no relation by more than delta"
+                f"; `{search}` looks for the fewest sets of these metrics that are each shown to change no relation by "
+                "more than delta"
             )
         sentences.append(
             f"Next: `measure explain`, given the directory of these results, says why and tries remedies{split}."
@@ -79,7 +80,13 @@ def advice(
     if _is_partition(campaign):
         sentences += _split_groups(perturbed, counted, campaign, campaign_words)
     for variant in perturbed:
-        if len(variant.software_metrics) == 1:
+        if len(variant.software_metrics) == 1 and counted[variant.name].free:
+            sentences.append(
+                f"{variant.name} collects one metric only, and without an instruction of a counter, so a rarer event "
+                "does not help: count at another place, where the compiler makes the same code, or with `method: "
+                "second_run`, which keeps the measured program plain."
+            )
+        elif len(variant.software_metrics) == 1:
             sentences.append(
                 f"{variant.name} collects one metric only, which cannot be split: count a rarer event, or fewer places "
                 f"of this one (`function:`, `file:`, `line:`); `measure run --counts {campaign_words}` "
@@ -269,7 +276,7 @@ def _with_more(more: int, campaign: Campaign, campaign_words: str, looks: int, r
     larger = {"baselines": campaign.baselines + more, "replicates": campaign.replicates + more} if more else {}
     runs = planned_runs(campaign.model_copy(update=larger))
     settings = "".join(f" --set {key}={value}" for key, value in larger.items())
-    command = f"measure run {campaign_words}{settings}"
+    command = _settings_once(f"measure run {campaign_words}{settings}")
     if looks < campaign.looks:
         price = _price(runs - planned_runs(campaign), run_seconds)
         return f"`{command}` adds {price} to these, as look {looks + 1} of {campaign.looks} that are planned"
@@ -281,8 +288,23 @@ def _new_campaign(command: str, campaign: Campaign, runs: int, run_seconds: floa
     """``command`` with another seed and results of its own, called after ``name`` or the seed; and what it makes."""
     seed = campaign.seed + 1
     results = f"results/{campaign.name}-{name or f'seed{seed}'}"
-    command += f" --set seed={seed} --out {shlex.quote(results)}"
+    command = _settings_once(f"{command} --set seed={seed} --out {shlex.quote(results)}")
     return f"`{command}` makes a new campaign of {_price(runs, run_seconds)}"
+
+
+def _settings_once(command: str) -> str:
+    """``command`` without the settings (``--set KEY=VALUE``) that a later one of the same key overrides."""
+    words, kept, keys = shlex.split(command), list[str](), set[str]()
+    for n in range(len(words) - 1, -1, -1):
+        if n and words[n - 1] == "--set":
+            key = words[n].partition("=")[0]
+            if key in keys:
+                words[n - 1] = ""
+                continue
+            keys.add(key)
+        if words[n]:
+            kept.append(shlex.quote(words[n]))
+    return " ".join(reversed(kept))
 
 
 def _price(runs: int, run_seconds: float) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
@@ -11,18 +10,18 @@ from typing import Any
 import numpy as np
 
 from measure.campaign.advice import Counted, advice, even_records, more_runs
-from measure.campaign.campaign_model import EACH_RUN
 from measure.campaign.comparison import Comparison, runs_of
 from measure.campaign.controls import Controls, judge_controls
 from measure.campaign.executor import Outcome
 from measure.campaign.explained import FOLDER
 from measure.campaign.invalid_figures import invalid_figures
+from measure.campaign.outlying_runs import how_to_look, runs_that_stand_out
 from measure.campaign.plan import Plan
+from measure.campaign.provenance import provenance_of
 from measure.campaign.run_types import BASELINE, NULL_CONTROL, Run
-from measure.campaign.variance import components
 from measure.console.command_words import shown_path
 from measure.errors import MeasureError
-from measure.host.description import identity_of, parse_host
+from measure.host.description import parse_host
 from measure.host.disturbances import disturbances
 from measure.host.processor import warnings as warnings_about
 from measure.perturbation.analysis_types import BROKEN, VERDICTS, Perturbation
@@ -59,6 +58,7 @@ def analyse(
         )
     baseline_correlations = [_correlations(run, hardware) for run in baselines]
     uninformative = _metric_findings(plan, outcome)
+    outlying = runs_that_stand_out(campaign, outcome.runs)
     variants = []
     by_variant = _runs_of_variants(plan, outcome)
     comparison = Comparison(campaign, baselines, by_variant, progress, aligner)
@@ -100,11 +100,13 @@ def analyse(
         invalidating=invalid_figures(plan, outcome, controls),
         findings=(
             *(plan.history.warnings(campaign) if plan.history else ()),
+            *how_to_look(outlying, plan),
             *_findings(variants, uninformative, plan, outcome, controls),
         ),
-        provenance=_provenance(plan, outcome),
+        provenance=provenance_of(plan, outcome),
         interval=campaign.sampling.described,
         metric_findings=uninformative,
+        outlying_runs=outlying,
         controls=controls.text if controls else "",
     )
 
@@ -241,7 +243,7 @@ def _findings(
             for perturbation in (variant.inner, variant.outer_held_out):
                 if perturbation is None or perturbation.verdict != verdict:
                     continue
-                sentences += [f"{variant.heading(perturbation)}: {text}" for text in perturbation.findings]
+                sentences += [f"{variant.heading(perturbation)}: {text}" for text in variant.findings_of(perturbation)]
         if verdict == "changed":
             sentences += advice(variants, _counted(plan, outcome), plan.campaign, given)
             looks, missing = len(plan.history.looks) if plan.history else 1, len(outcome.runs) < len(plan.specs)
@@ -255,76 +257,6 @@ def _findings(
     return tuple(sentences)
 
 
-def _layouts(plan: Plan) -> str:
-    """How code and data were placed in the plan's runs."""
-    linked = len({spec.layout_seed for spec in plan.specs if spec.layout_seed is not None})
-    if linked:
-        return f"{linked} orders of functions and data, linked anew for each run; runs of a pair have the same"
-    shifted = len({spec.binary for spec in plan.specs if spec.variant == BASELINE})
-    if plan.campaign.noise.code_layouts == EACH_RUN:
-        return f"{shifted} shifts of the code, as the program cannot be linked anew: runs of one shift are alike"
-    return f"{shifted} shifts of the code, as `noise: {{code_layouts: N}}` says: runs of one shift are alike"
-
-
-def _provenance(plan: Plan, outcome: Outcome) -> tuple[tuple[str, str], ...]:
-    """Pairs of name and text: program, machine, settings, builds, runs and software versions."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    campaign = plan.campaign
-
-    def installed(name: str) -> str:
-        try:
-            return f"{name} {version(name)}"
-        except PackageNotFoundError:
-            return f"{name} (not installed)"
-
-    program = campaign.program
-    source = program.catalogue or ", ".join(p.name for p in ([program.source] if program.source else program.sources))
-    how = " ".join(program.flags)
-    if program.build is not None and program.directory is not None:
-        source, how = f"{program.directory.name}/{program.binary}", program.build
-    return (
-        ("program", f"{source} {' '.join(str(a) for a in program.args)} ({how})"),
-        ("machine", _machine(plan)),
-        ("sampling", f"{campaign.sampling.mode}, every {campaign.sampling.every}"),
-        ("seed", str(campaign.seed)),
-        ("design", plan.history.text(campaign) if plan.history else "not recorded"),
-        ("comparison", f"{campaign.pairs} pairs that share their noise" if campaign.pairs else "unpaired"),
-        ("noise", ", ".join(f"{key}={value}" for key, value in campaign.noise.model_dump().items())),
-        ("code layouts", _layouts(plan)),
-        ("spread of z", components(outcome.runs, campaign.hardware_metrics, bool(campaign.pairs)).text),
-        ("builds", ", ".join(f"{variant} {layouts[0].key[:12]}" for variant, layouts in plan.builds.items())),
-        ("runs", f"{len(outcome.runs)} ({outcome.reused} from before, {len(outcome.failures)} failed)"),
-        _work_done(plan, outcome),
-        ("delta, alpha", f"{campaign.delta}, {campaign.alpha_of_a_look:g}"),
-        (
-            "software",
-            ", ".join(map(installed, ("perturbation", "ziglang", "libclang", "llvmlite", "numba", "numpy"))),
-        ),
-        ("host", f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"),
-    )
-
-
-def _machine(plan: Plan) -> str:
-    """The machine for a reader."""
-    if plan.campaign.host is None:
-        return f"{plan.campaign.machine_file.name}, {plan.clock_hz / 1e6:g} MHz"
-    known, host = identity_of(plan.machine_text), parse_host(plan.machine_text)
-    named = [known[key] for key in ("model name", "architecture", "kernel", "host") if key in known]
-    kernel = "; events in the kernel are left out" if host.without_kernel else ""
-    return f"the host: {', '.join(named)}; processor {host.processor}{kernel}"
-
-
-def _work_done(plan: Plan, outcome: Outcome) -> tuple[str, str]:
-    """Name and text of what the runs executed."""
-    seconds = sum(run.seconds for run in outcome.runs)
-    if plan.campaign.host is not None:
-        time_ns = sum(run.total_cycles for run in outcome.runs)
-        return "executed", f"{time_ns / 1e9:.1f} s of processor time in {seconds:.1f} s of run time"
-    simulated = sum(run.total_instructions for run in outcome.runs)
-    return "simulated", f"{simulated:,} instructions in {seconds:.1f} s of run time"
-
-
 def summary(data: ReportData, outcome: Outcome) -> dict[str, Any]:
     """The analysis as plain JSON types, nan as null (see `SUMMARY_JSON_SCHEMA`)."""
     return {
@@ -332,6 +264,7 @@ def summary(data: ReportData, outcome: Outcome) -> dict[str, Any]:
         "campaign": data.title,
         "controls": data.controls or None,
         "metric_findings": [_plain(asdict(one)) | {"text": one.text} for one in data.metric_findings],
+        "outlying_runs": [_plain(asdict(one)) | {"text": one.text} for one in data.outlying_runs],
         "hardware_metrics": list(data.hardware_metrics),
         "runs": {"done": len(outcome.runs), "reused": outcome.reused, "failed": len(outcome.failures)},
         "failures": [
@@ -442,6 +375,14 @@ SUMMARY_JSON_SCHEMA: dict[str, Any] = {
                 },
             },
         },
+        "outlying_runs": {
+            "type": "array",
+            "description": "Runs whose total of a metric is far from those of the other runs of their variant: "
+            "variant, metric, runs, numbers (of replicates), totals, low and high (of the others), ratio (to the "
+            "median), further (metrics); relation, changed (its variant), change and change_without (of z, with and "
+            "without these runs)",
+            "items": {"type": "object", "required": ["variant", "metric", "runs", "totals", "ratio", "text"]},
+        },
         "hardware_metrics": {"type": "array", "items": {"type": "string"}},
         "runs": {"type": "object", "description": "Number of runs done, reused from before, and failed"},
         "failures": {"type": "array", "description": "Variant, replicate and reason of each failed run"},
@@ -487,7 +428,8 @@ SUMMARY_JSON_SCHEMA: dict[str, Any] = {
         },
         "findings": {
             "type": "array",
-            "description": "All findings, the gravest first, those of `invalidating` and `metric_findings` included",
+            "description": "All findings, the gravest first, those of `invalidating`, `metric_findings` and "
+            "`outlying_runs` included",
             "items": {"type": "string"},
         },
         "provenance": {"type": "object"},

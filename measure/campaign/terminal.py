@@ -21,10 +21,10 @@ _WORST = 5
 
 def print_result(console: Console, data: ReportData, results: str = "") -> None:
     """Print tables that fit 80 columns. ``results``: as `next_steps`; commands name it, so that they can be copied."""
-    for finding in data.invalidating:
-        console.print(f"!! {escape(finding)}", style="bold red", highlight=False)
-    for metric in data.metric_findings:
-        console.print(f"! {escape(metric.text)}", style="yellow", highlight=False)
+    for sentence in data.invalidating:
+        console.print(f"!! {escape(sentence)}", style="bold red", highlight=False)
+    for sentence in data.before_verdicts:
+        console.print(f"! {escape(sentence)}", style="yellow", highlight=False)
     if data.variants:
         _print_verdicts(console, data)
     else:

@@ -1,10 +1,11 @@
 """Which software metric changes the relations: Shapley values, and some metrics left out and alone.
 
 The Shapley value of a metric is its mean effect over all orders in which the metrics can be added (Shapley, "A value
-for n-person games", 1953). The values add up to the whole change. One order and its reverse come first; their mean is
-the Shapley value where no more than two metrics interact. If each metric adds the same in both, no further one is
-needed; else every set of a few metrics is measured, and orders of many metrics are sampled, each with its reverse
-(Castro, Gomez and Tejada, "Polynomial calculation of the Shapley value based on sampling", 2009).
+for n-person games", 1953). The values add up to the whole change. Of up to three metrics every set is measured. Of
+more, one order and its reverse come first; their mean is the Shapley value where no more than two metrics interact. If
+each metric adds the same to every relation in both, no further one is needed; else every set of four metrics is
+measured, and orders of more are sampled, each with its reverse (Castro, Gomez and Tejada, "Polynomial calculation of
+the Shapley value based on sampling", 2009).
 """
 
 from __future__ import annotations
@@ -30,11 +31,10 @@ from measure.explanation.explanation_types import (
     told_share,
 )
 from measure.explanation.lattice import shapley_values, subsets
-from measure.explanation.orders import INTERACTION, Steps, agree, sets_of, steps_of
+from measure.explanation.orders import ALWAYS_EXACT, INTERACTION, MOST_EXACT, Steps, agree, is_shown, sets_of, steps_of
 from measure.explanation.paired_runs import PLAIN, PairedRuns, ProgramChoice
-from measure.explanation.relations import Relations
+from measure.explanation.relations import Relations, relation_text
 
-MOST_EXACT_METRICS = 4  # 16 sets
 MOST_SITES = 6
 
 
@@ -73,7 +73,7 @@ class MetricEffects:
         )  # fmt: skip
 
     def shapley(self, deadline: float, seed: int) -> Change:
-        """The change and the part of each metric. With more than `MOST_EXACT_METRICS` metrics orders are sampled until
+        """The change and the part of each metric. With more than `MOST_EXACT` metrics orders are sampled until
         ``deadline`` (of `time.monotonic`), at least one and its reverse, or until all sets of metrics have been run.
         The metric with the largest share is also collected alone, and left out."""
         metrics = self._choice.metrics
@@ -81,8 +81,10 @@ class MetricEffects:
         first = self._by_events()
         orders = list(dict.fromkeys([first, first[::-1]]))
         whole, none = self.values([everything, nothing])
-        if not agree(self._steps(orders), whole - none):
-            if len(metrics) <= MOST_EXACT_METRICS:
+        if len(metrics) <= ALWAYS_EXACT:
+            self.values(list(subsets(metrics)))
+        elif not agree(self._steps(orders), whole - none):
+            if len(metrics) <= MOST_EXACT:
                 self.values(list(subsets(metrics)))
             else:
                 orders = self._sampled(deadline, seed)
@@ -96,7 +98,8 @@ class MetricEffects:
         change = ordered(whole - none, [Part(metric, about, value) for metric, value in found.items()])
         largest = change.parts[0].name
         self.values([everything - {largest}, frozenset({largest})])
-        return replace(change, interactions=tuple(self._interactions(whole - none)))
+        together = self._together(whole - none) if len(metrics) > 2 else []
+        return replace(change, interactions=(*together, *self._interactions(whole - none)))
 
     def _by_events(self) -> tuple[str, ...]:
         """The metrics, the one with most events first, which probably changes most: then its sets are those that say
@@ -125,6 +128,23 @@ class MetricEffects:
             self._steps([order, order[::-1]])
             found += [order, order[::-1]]
         return found
+
+    def _together(self, whole: NDArray[np.float64]) -> list[str]:
+        """A sentence where what the metrics change alone adds up to another change than ``whole``, that of all; empty
+        where they were not all collected alone."""
+        metrics, (nothing,) = self._choice.metrics, self.values([frozenset()])
+        if not all(frozenset({metric}) in self._z for metric in metrics):
+            return []
+        alone = [self._z[frozenset({metric})] - nothing for metric in metrics]
+        gap = whole - np.sum(alone, axis=0)
+        if not is_shown(gap, whole):
+            return []
+        n = int(np.nanargmax(np.abs(np.where(np.isfinite(gap), gap, 0).mean(axis=0))))
+        each = ", ".join(f"{m} {np.nanmean(one[:, n]):+.2f}" for m, one in zip(metrics, alone, strict=True))
+        return [
+            f"the metrics interact: what they change alone does not add up to what they change together, most in "
+            f"{relation_text(self._relations.chosen[n])}: {each}, together {np.nanmean(whole[:, n]):+.2f}"
+        ]
 
     def _interactions(self, whole: NDArray[np.float64]) -> list[str]:
         """Sentences on metrics whose effect depends on which others are there; these share the error (Bonferroni)."""

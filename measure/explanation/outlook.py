@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from measure.campaign.campaign_model import Campaign
 from measure.console.tables import without_middle
 from measure.console.time_left import clock_text, range_text
+from measure.explanation.orders import ALWAYS_EXACT, MOST_EXACT
 
 STEPS = {
     "metrics": "metrics",
@@ -57,7 +58,9 @@ def efforts(
     few, n, signal = pairs[0], len(metrics), campaign.sampling.mode == "signal"
     specs = [campaign.software_metrics[metric] for metric in metrics]
     sets = max(2 * n, 2)  # an order and its reverse
-    all_sets = 2**n if n <= 4 else 2 * sets
+    all_sets = 2**n if n <= MOST_EXACT else 2 * sets
+    if n <= ALWAYS_EXACT:
+        sets = all_sets
     states, all_states = (8, 16) if signal else (5, 7)  # beside the programs without an intervention
     cuts = 0 if signal else 3 * min(few, _CUT_PAIRS)
     again = (sets + states) * (pairs[1] - few)  # in more pairs

@@ -18,11 +18,12 @@ from measure.campaign.run_types import BASELINE
 from measure.foreign.gather import Gathered, measured
 from measure.foreign.trace import ForeignTrace
 from measure.perturbation.analysis_types import DEFAULT_DELTA, VERDICTS, Perturbation
+from measure.perturbation.outlying_runs import RunGroup, outlying_runs
 from measure.perturbation.perturbation import Memo, comparisons, inner_perturbation, outer_perturbation
 from measure.perturbation.run_order import Order, drift_of, weighed
 from measure.perturbation.uninformative_metrics import MetricFinding, metric_findings
 from measure.report.model import ReportData, Signals, VariantReport
-from measure.stats.correlation import MIN_RECORDS, spearman
+from measure.stats.correlation import MIN_RECORDS, Correlations, spearman
 
 INSTRUCTIONS = ("PAPI_TOT_INS", "instructions", "INSTR_RETIRED_ANY", "inst_retired.any")
 CYCLES = ("PAPI_TOT_CYC", "cycles", "cpu-cycles", "CPU_CLK_UNHALTED_CORE", "cpu_clk_unhalted.thread")
@@ -58,10 +59,12 @@ def compare(
     uninformative = _metric_findings(gathered, only_after)
     memo: Memo = {}  # alignments of baselines with one another, shared by all comparisons
     baseline_drift = (BASELINE, drift_of(baseline_correlations, levels.seed))
+    groups = {BASELINE: _run_group(gathered.baseline_traces, gathered.baselines, baseline_correlations)}
     variants = []
     for name, tables in gathered.variants.items():
         progress(f"{name}: within runs")
         correlations = [spearman(values, metrics) for values in tables]
+        groups[name] = _run_group(gathered.variant_traces[name], tables, correlations)
         drifts = [baseline_drift, (name, drift_of(correlations, levels.seed))]
         inner = inner_perturbation(baseline_correlations, correlations, **chosen)
         inner = weighed(inner, levels.order, drifts)
@@ -101,8 +104,19 @@ def compare(
         provenance=_provenance(gathered, levels),
         interval=gathered.baseline_traces[0].interval,
         metric_findings=uninformative,
+        outlying_runs=outlying_runs(groups, BASELINE, metrics),
         invalidating=gathered.invalidating,
     )
+
+
+def _run_group(
+    traces: Sequence[ForeignTrace], tables: Sequence[NDArray[np.float64]], correlations: Sequence[Correlations]
+) -> RunGroup:
+    """The runs of a group, to be compared with one another; each is called after its file."""
+    return RunGroup(
+        range(len(tables)), [f"file {trace.path.name}" for trace in traces],
+        np.array([table.sum(axis=0) for table in tables]), np.array([one.rho for one in correlations]),
+    )  # fmt: skip
 
 
 def _metric_findings(gathered: Gathered, only_after: dict[str, tuple[str, ...]]) -> tuple[MetricFinding, ...]:

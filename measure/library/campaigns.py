@@ -87,6 +87,26 @@ class Result(Comparison):
             raise MeasureError(f"no run {replicate} of {variant!r}: expected one of the variants {names}{numbers}")
         return there[replicate]
 
+    def write_program(self, variant: str, replicate: int, path: str | Path) -> None:
+        """Write the executable of one run, linked in the code layout of that run, for the command ``emulate``, say.
+
+        ``variant``: a variant, or "baseline"; ``replicate``: number of the run, from 0; ``path``: of the file to write.
+
+        Raises `MeasureError` when there is no such run, and when its program is no longer kept: ``measure run`` builds
+        it again.
+        """
+        from measure.targets.program_file import program_of
+
+        spec = self.run(variant, replicate).spec
+        if not Path(spec.binary).is_file():
+            raise MeasureError(
+                f"the program of run {replicate} of {variant!r} is no longer at {spec.binary}, where builds are kept "
+                "for some days: `measure run` with the campaign's file builds it again"
+            )
+        target = Path(path)
+        target.write_bytes(program_of(spec))
+        target.chmod(0o755)
+
 
 def run(
     campaign: Path | str,

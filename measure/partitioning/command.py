@@ -148,7 +148,9 @@ def search_partition(request: Request, console: Console, spent_seconds: float = 
     elif found.stopped:
         time_needed, minutes = setup.time_needed(found, budget)
     request = replace(request, minutes=minutes)  # for the next time
-    outcome = _outcome(found, campaign, settings, hardware, setup.runs_made, shortfall, time_needed)
+    outcome = _outcome(
+        found, campaign, settings, hardware, setup.runs_made, shortfall, time_needed, setup.outlying_baselines()
+    )
     exit_status = 1 if failed else session.exit_status
     if found.is_empty and (directory / "partition.json").exists():
         return Searched(outcome, (), next_steps(outcome, _next_commands(request, outcome, ())), exit_status, directory)
@@ -219,6 +221,10 @@ class _SearchSetup:
         """Runs made by this command, without those from the store."""
         return sum(oracle.runs_made for oracle in self._oracles)
 
+    def outlying_baselines(self) -> list[str]:
+        """Sentences on the baselines that stand out from the others, of the search and of its validation."""
+        return [text for oracle in self._oracles for text in oracle.outlying_baselines()]
+
     def close(self) -> None:
         for memory in self._memories:
             memory.close()
@@ -261,9 +267,11 @@ class _SearchSetup:
 
         oracles: list[Oracle] = []
         earlier_verdicts: list[dict[Group, Verdict]] = []
-        for round_ in (0, VALIDATION):
+        # Few fresh runs would confirm what happens in many layouts only: as many as a campaign makes.
+        confirming = replace(self._settings, first_replicates=max(FIRST_REPLICATES, self._campaign.replicates))
+        for round_, settings in ((0, self._settings), (VALIDATION, confirming)):
             oracle = CampaignOracle(
-                self._campaign, self._document, self._store, self._settings, round_=round_,
+                self._campaign, self._document, self._store, settings, round_=round_,
                 workers=self._workers, target=request.target,
                 notify=lambda message: self._console.print(message, style="dim"), begin=begin,
             )  # fmt: skip
@@ -275,7 +283,7 @@ class _SearchSetup:
 
         def validation_seconds(groups: Mapping[Group, Verdict]) -> float:
             untested = (group for group in groups if group not in earlier_verdicts[VALIDATION])
-            runs = [groups[group].runs for group in untested]
+            runs = [max(groups[group].runs, confirming.looks[0]) for group in untested]
             baselines = 0 if fresh.runs_made else self._campaign.baselines
             seconds = search.seconds_of(len(runs), baselines + sum(runs), self._at_once) if runs else 0.0
             return VALIDATION_MARGIN * seconds
@@ -295,15 +303,17 @@ class _SearchSetup:
                 f" `measure run --dry-run {words}` says how long the runs take."
             ), self._request.minutes
         runs, seconds, at_least = begun[0].first_runs()
+        fresh_seconds = seconds * self._oracles[1].first_runs()[0] / runs
         before = max(0.0, budget.elapsed_seconds - begun[0].running_seconds)
-        minutes = math.ceil((before + seconds / (1 - VALIDATION_SHARE)) / 60) + 1
+        minutes = math.ceil((before + max(seconds / (1 - VALIDATION_SHARE), seconds + fresh_seconds)) / 60) + 1
         ended = begun[0].runs_made
         return (
             f"No group was measured in {budget.name}: {clock_text(before)} went by before the first run, and "
             f"{ended or 'no'} run{'' if ended == 1 else 's'} ended in the {clock_text(begun[0].running_seconds)} after "
             f"that. The baselines and the first runs of all metrics together are {runs} runs and take "
-            f"{'at least' if at_least else 'about'} {clock_text(seconds)}, their validation on fresh runs as long "
-            f"again: give --minutes {minutes}{' or more' if at_least else ''}. Runs that ended are kept."
+            f"{'at least' if at_least else 'about'} {clock_text(seconds)}, their validation on fresh runs "
+            f"{clock_text(fresh_seconds)}: give --minutes {minutes}{' or more' if at_least else ''}. Runs that ended "
+            "are kept."
         ), minutes
 
     def time_needed(self, found: SessionResult, budget: Budget) -> tuple[str, float | None]:
@@ -316,9 +326,14 @@ class _SearchSetup:
         tested = [verdict.runs for verdict in found.tested.values()] or [self._settings.looks[0]]
         runs = math.ceil(left * sum(tested) / len(tested))
         seconds = self._oracles[0].seconds_of(left, runs, self._at_once)
-        good = [found.tested[group].runs for group in found.progress.best.groups if group not in found.validated]
+        least = self._oracles[1].settings.looks[0]
+        good = [
+            max(found.tested[group].runs, least) for group in found.progress.best.groups if group not in found.validated
+        ]
         fresh = 0 if self._oracles[1].runs_made else self._campaign.baselines
-        fresh_seconds = self._oracles[0].seconds_of(left + len(good), fresh + runs + sum(good), self._at_once)
+        fresh_seconds = self._oracles[0].seconds_of(
+            left + len(good), fresh + max(runs, left * least) + sum(good), self._at_once
+        )
         minutes = math.ceil((seconds + VALIDATION_MARGIN * fresh_seconds) / 60) + 1
         metrics = "1 metric is" if left == 1 else f"{left} metrics are"
         return (
@@ -330,7 +345,7 @@ class _SearchSetup:
 
 def _outcome(
     result: SessionResult, campaign: Campaign, settings: Settings, hardware: tuple[tuple[str, ...], ...], runs: int,
-    shortfall: str, time_needed: str,
+    shortfall: str, time_needed: str, outlying: Sequence[str],
 ) -> PartitionResult:  # fmt: skip
     """Everything that the report shows."""
     progress = result.progress
@@ -349,6 +364,7 @@ def _outcome(
         unfinished=result.unfinished,
         shortfall=shortfall,
         time_needed=time_needed,
+        outlying=tuple(outlying),
         runs=runs,
         hardware=hardware,
         delta=campaign.delta,

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from measure.partitioning.search_types import State, Verdict
 from measure.perturbation.analysis_types import Perturbation
+from measure.perturbation.outlying_runs import OutlyingRuns
 from measure.perturbation.uninformative_metrics import metric_findings
 from measure.perturbation.wording import p_text
 
@@ -30,6 +31,13 @@ def with_caveat(verdict: Verdict, counted: Sequence[NDArray[np.float64]], metric
     return replace(
         verdict, reason=f"{verdict.reason}; but {count} counted no event (`measure run --counts` lists them)"
     )
+
+
+def with_outlying(verdict: Verdict, found: Sequence[OutlyingRuns]) -> Verdict:
+    """``verdict`` with the group's runs that stand out from its others in its reason; these are of one variant, whose
+    name people do not know."""
+    told = [one.brief.replace(f" of {one.variant} stand", " stand", 1) for one in found]
+    return replace(verdict, reason="; ".join([verdict.reason, *told])) if told else verdict
 
 
 def decide(

@@ -23,14 +23,16 @@ from common.listed_names import listed
 from common.yaml_document import YamlDocument
 from measure.campaign.campaign_model import Campaign
 from measure.campaign.executor import Outcome, Workers, execute_plan
+from measure.campaign.outlying_runs import outlying_of_groups
 from measure.campaign.plan import make_plan
 from measure.campaign.run_types import BASELINE, Run, RunSpec
 from measure.campaign.store import Store
 from measure.errors import RunError
-from measure.partitioning.group_verdicts import Accept, decide, open_verdict, with_caveat
+from measure.partitioning.group_verdicts import Accept, decide, open_verdict, with_caveat, with_outlying
 from measure.partitioning.search_types import Group, Verdict
 from measure.partitioning.verdict_memory import digest
 from measure.perturbation.analysis_types import Perturbation
+from measure.perturbation.outlying_runs import OutlyingRuns
 from measure.perturbation.perturbation import Memo, inner_perturbation, outer_perturbation
 from measure.stats.correlation import spearman
 
@@ -38,7 +40,7 @@ FIRST_REPLICATES = 3
 _GROUP = re.compile(r"group-[0-9a-f]{12}")  # the name of a group's variant
 _MOST_NAMES = 3  # of metrics in a message
 SEED_STEP = 1_000_003  # between the seeds of a search and of its validations
-ORACLE_VERSION = 4
+ORACLE_VERSION = 5
 
 T = TypeVar("T")
 OPEN = ("changed", "inconclusive")
@@ -119,7 +121,7 @@ class CampaignOracle:
         self._campaign = campaign.model_copy(update={"seed": campaign.seed + SEED_STEP * round_})
         self._document = document
         self._store = store
-        self._settings = settings
+        self.settings = settings
         self._workers = workers
         self._target = target
         self._notify, self._begin = lambda message: notify(_GROUP.sub(self._metrics_of, message)), begin
@@ -150,19 +152,21 @@ class CampaignOracle:
                 "alpha": campaign.alpha,
                 "outer": campaign.outer,
                 "seed": campaign.seed,
-                "looks": self._settings.looks,
-                "accept": self._settings.accept,
+                "looks": self.settings.looks,
+                "accept": self.settings.accept,
                 "limit": campaign.limits.instructions,
             }
         )
 
     def variant_of(self, group: Group) -> tuple[str, tuple[str, ...]]:
-        """Name and metrics of a group's variant; the same metrics have the same name in every campaign."""
+        """Name and metrics of a group's variant; the same metrics in the same order have the same name in every
+        campaign.
+
+        The order is that of the campaign's file, as in the campaign that is written for the groups: it decides which
+        program is built, so another one would be judged than is run later.
+        """
         specs = self._campaign.software_metrics
-        metrics = sorted(
-            (self.names[metric] for metric in group),
-            key=lambda name: json.dumps(specs[name].model_dump(mode="json"), sort_keys=True),
-        )
+        metrics = [self.names[metric] for metric in sorted(group)]
         definitions = json.dumps([specs[name].model_dump(mode="json") for name in metrics], sort_keys=True)
         name = f"group-{hashlib.sha256(definitions.encode()).hexdigest()[:12]}"
         self._group_metrics[name] = metrics
@@ -178,12 +182,12 @@ class CampaignOracle:
     def test(self, groups: Sequence[Group]) -> list[Verdict]:
         """See `measure.partitioning.search_types.Oracle`."""
         tests = self._under_test = [_GroupTest(group) for group in groups]
-        for look, replicates in enumerate(self._settings.looks):
+        for look, replicates in enumerate(self.settings.looks):
             pending = [one for one in tests if one.verdict is None]
             if not pending:
                 break
             self._measure(pending, replicates)
-            last = look == len(self._settings.looks) - 1
+            last = look == len(self.settings.looks) - 1
             started = time.perf_counter()
             for one in pending:
                 if one.verdict is None:
@@ -205,7 +209,7 @@ class CampaignOracle:
     def first_runs(self) -> tuple[int, float, bool]:
         """The number of the baselines and of a group's first runs, estimated seconds of all of them from the runs so
         far, and whether it is at least so long because no run has ended yet."""
-        count = len(self._baseline_plan) + self._settings.looks[0]
+        count = len(self._baseline_plan) + self.settings.looks[0]
         each = self._running_seconds / max(1, self.runs_made)
         return count, count * each, not self.runs_made
 
@@ -290,7 +294,7 @@ class CampaignOracle:
         found = [self._inner(self._baselines, one.runs)]
         if found[0].verdict in OPEN and look and found[0].extra_runs_needed is None:
             last = True  # no reasonable number of runs would decide it
-        lenient = self._settings.accept == "not perturbed"
+        lenient = self.settings.accept == "not perturbed"
         seen = found[0].verdict in SETTLED
         hopeful = seen or (last and lenient and found[0].verdict in UNSHOWN)
         if self._campaign.outer and hopeful:
@@ -306,14 +310,26 @@ class CampaignOracle:
         all_baselines: bool = True,
     ) -> Verdict | None:
         """As `decide`; what is left open is kept in the test."""
-        accept, outer = self._settings.accept, self._campaign.outer
+        accept, outer = self.settings.accept, self._campaign.outer
         verdict = decide(found, last, accept, outer, len(runs), all_baselines)
         if verdict is None:
             one.open = open_verdict(found, len(runs))
-        if verdict is None or verdict.state == "bad":
+        if verdict is None:
             return verdict
-        _, metrics = self.variant_of(one.group)
+        name, metrics = self.variant_of(one.group)
+        verdict = with_outlying(verdict, [run for run in self._outlying(name, runs) if run.variant == name])
+        if verdict.state == "bad":
+            return verdict
         return with_caveat(verdict, [run.trace.columns(metrics) for run in runs], metrics)
+
+    def _outlying(self, name: str = "", runs: Sequence[Run] = ()) -> tuple[OutlyingRuns, ...]:
+        """The baselines and those of the ``runs`` of a group ``name`` that stand out from the others of theirs."""
+        groups = {BASELINE: list(self._baselines.runs), **({name: list(runs)} if runs else {})}
+        return outlying_of_groups(groups, self._campaign.hardware_metrics, paired=False) if groups[BASELINE] else ()
+
+    def outlying_baselines(self) -> list[str]:
+        """Sentences on the baselines that stand out from the others; none before the first test."""
+        return [one.text for one in self._outlying()]
 
     def _inner(self, baselines: _Baselines, runs: Sequence[Run]) -> Perturbation:
         """The comparison within runs."""
@@ -335,7 +351,7 @@ class CampaignOracle:
     @property
     def _level(self) -> float:
         """The share of alpha of a look."""
-        return self._campaign.alpha / len(self._settings.looks)
+        return self._campaign.alpha / len(self.settings.looks)
 
     def judge_unfinished(self, found: dict[Group, Verdict]) -> None:
         """Add to ``found`` verdicts on the groups whose test was interrupted, by the runs that are there.

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from measure.partitioning.result import PartitionResult
+from measure.perturbation.wording import counted, seldom_unseen
 from measure.report import page
 from measure.report.elements import Step
 from measure.report.style import INK, MUTED, VERDICTS, new_figure
@@ -79,7 +80,16 @@ def confirmed_text(outcome: PartitionResult) -> str:
     """Which groups fresh runs confirmed, and which not."""
     good, unsure, undecided = outcome.with_status("validated"), _unsure(outcome), outcome.with_status("undecided")
     rest = f", but not {', '.join(unsure)}" if unsure and good else ""
-    said = f"Fresh runs confirmed {', '.join(good)}{rest}." if good else "No fresh runs confirmed a group yet."
+    said = "No fresh runs confirmed a group yet."
+    if good:
+        fresh = [one.fresh.runs for one in outcome.groups if one.status == "validated" and one.fresh is not None]
+        said = (
+            f"{min(fresh)} fresh runs{' or more of each' if len(good) > 1 else ''} confirmed {', '.join(good)}{rest}."
+        )
+        said += (
+            f" {counted(min(fresh), 'run')} may not show a change that happens in fewer than about "
+            f"{seldom_unseen(min(fresh))} of all code layouts."
+        )
     return said + (f" Too few runs were made to decide on {', '.join(undecided)}." if undecided else "")
 
 

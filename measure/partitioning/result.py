@@ -63,7 +63,8 @@ class PartitionResult:
     of z that counts as none; ``alpha``: level of the tests; ``accept``: the verdict that makes a group good;
     ``stopped``: what ended the search early, or "". ``unfinished``: open verdicts on groups whose test the time limit
     ended; ``shortfall``: why there is no verdict at all and what time would do, or ""; ``time_needed``: what time the
-    metrics without a good group need, after a time limit, or "".
+    metrics without a good group need, after a time limit, or ""; ``outlying``: sentences on baselines that stand out
+    from the others.
     """
 
     name: str
@@ -85,6 +86,7 @@ class PartitionResult:
     unfinished: Mapping[Group, Verdict] = field(default_factory=dict)
     shortfall: str = ""
     time_needed: str = ""
+    outlying: tuple[str, ...] = ()
 
     @property
     def groups(self) -> tuple[CollectedGroup, ...]:
@@ -179,6 +181,7 @@ class PartitionResult:
             lines.insert(0, _PROOFS[self.proof])
         elif self.proof == "optimal":
             lines.insert(0, "Proved: by these verdicts no group of these metrics is good.")
+        lines = [*self.outlying, *lines]
         if self.stopped:
             lines.append(f"Stopped by {self.stopped}: this is the best so far; the same command continues.")
         if self.time_needed:
@@ -248,6 +251,7 @@ def summary_text(outcome: PartitionResult) -> str:
             for one in outcome.groups
         ],
         "uncovered": list(outcome.names(outcome.best.uncovered)),
+        "outlying_baselines": list(outcome.outlying),
         "bad_alone": {metric: plain(verdict) for metric, verdict in outcome.alone().items()},
         "proved": outcome.proof,
         "confirmed": outcome.confirmed,

@@ -61,7 +61,8 @@ class Memory:
         self._database.close()
 
     def _key(self, group: Group) -> str:
-        return json.dumps(sorted(self._texts[metric] for metric in group))
+        """The definitions in the order of the campaign's file: in another order they are another program."""
+        return json.dumps([self._texts[metric] for metric in sorted(group)])
 
     def get(self, group: Group) -> Verdict | None:
         """The stored verdict on a group, None without one."""
@@ -83,8 +84,9 @@ class Memory:
         try:
             for metrics, *row in self._database.execute(query, (self._context,)):
                 texts = json.loads(metrics)
-                if all(text in places for text in texts):
-                    verdicts[frozenset(places[text] for text in texts)] = _verdict(*row)
+                numbers = [places[text] for text in texts if text in places]
+                if len(numbers) == len(texts) and numbers == sorted(numbers):
+                    verdicts[frozenset(numbers)] = _verdict(*row)
         except sqlite3.Error as error:
             raise StoreError(f"{self.path} cannot be read: {error}") from None
         return verdicts

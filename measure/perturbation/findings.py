@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from measure.perturbation.analysis_types import BROKEN, FEWEST_BASELINES, Pair, Perturbation
 from measure.perturbation.missing_runs import forecast
-from measure.perturbation.wording import SHOWN_PAIRS, counted, listed_names, over_all, p_number, p_text
+from measure.perturbation.wording import SHOWN_PAIRS, counted, listed_names, over_all, p_number, p_text, seldom_unseen
 
 INNER_ADVICE = (
     "Do not reason about the pairs that changed within such a run; spread the software metrics over several runs."
@@ -47,6 +47,11 @@ def findings(result: Perturbation, *, identical: bool, smallest_p: float) -> tup
                 f"No metric{assessed} is less alike across runs by {result.delta:g} in z or more; the lowest interval "
                 f"begins at {min(pair.ci[0] for pair in equivalent):+.3f}. To be more alike is no perturbation."
             )
+        sentences.append(
+            f"This is about the mean over runs: a change that happens in fewer than about "
+            f"{seldom_unseen(result.n_runs)} of all runs, in some code layouts, say, may be in none of "
+            f"{counted(result.n_runs, 'run')}."
+        )
     sentences.extend(_not_assessable(result))
     if result.verdict != "perturbed" and (detectable := _detectable(result)):
         sentences.append(

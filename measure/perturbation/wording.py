@@ -106,6 +106,11 @@ def beside(perturbation: Perturbation) -> str:
     return " and ".join(parts)
 
 
+def seldom_unseen(runs: int) -> str:
+    """What share of all runs may be changed, and none of so many ``runs`` with 5% probability: ``26%`` of 10."""
+    return f"{1 - 0.05 ** (1 / runs):.0%}"
+
+
 def pair_in_words(pair: Pair, level: float) -> str:
     """A pair's verdict in one or two words: `equivalent` beside a small p-value would read as a contradiction."""
     if pair.verdict == "equivalent" and pair.p_adjusted <= level:

@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from measure.perturbation.analysis_types import Pair, Perturbation, Verdict, gravest
+from measure.perturbation.findings import INNER_ADVICE, OUTER_ADVICE
+from measure.perturbation.outlying_runs import OutlyingRuns
 from measure.perturbation.uninformative_metrics import MetricFinding, caveat
 from measure.perturbation.wording import UNKNOWN, beside, in_words, percent
 
@@ -61,6 +63,13 @@ class VariantReport:
         overhead = self.overhead
         cost = "" if overhead.startswith(UNKNOWN) else f" ({overhead})"
         return f"{self.name}{cost}, {'within a run' if perturbation.kind == 'inner' else 'across aligned runs'}"
+
+    def findings_of(self, perturbation: Perturbation) -> tuple[str, ...]:
+        """The findings of one comparison; of a single software metric without the advice to collect fewer at once."""
+        if len(self.software_metrics) != 1:
+            return perturbation.findings
+        of_one = {advice: f"{advice.partition(';')[0]}." for advice in (INNER_ADVICE, OUTER_ADVICE)}
+        return tuple(of_one.get(text, text) for text in perturbation.findings)
 
     @property
     def caveat(self) -> str:
@@ -235,7 +244,8 @@ class ReportData:
     """Everything on the page. ``baseline_rho``: (b, m, m); ``findings``: sentences, the gravest first.
 
     ``invalidating``: what makes figures or verdicts wrong, to be read before everything else; ``metric_findings``:
-    findings on metrics that tell little, to be read before any verdict; ``controls``: the results of the campaign's
+    findings on metrics that tell little, to be read before any verdict; ``outlying_runs``: runs that differ from the
+    other runs of their variant, of which verdicts and means tell nothing; ``controls``: the results of the campaign's
     controls in a sentence, empty without any.
     """
 
@@ -252,11 +262,17 @@ class ReportData:
     ground_truth: GroundTruth | None = None
     controls: str = ""
     invalidating: tuple[str, ...] = ()
+    outlying_runs: tuple[OutlyingRuns, ...] = ()
 
     @property
     def all_findings(self) -> tuple[str, ...]:
         """All findings as sentences, the gravest first."""
-        return *self.invalidating, *(one.text for one in self.metric_findings), *self.findings
+        return *self.invalidating, *self.before_verdicts, *self.findings
+
+    @property
+    def before_verdicts(self) -> tuple[str, ...]:
+        """What to know before verdicts: metrics that tell little, runs that stand out."""
+        return *(one.text for one in self.metric_findings), *(one.text for one in self.outlying_runs)
 
     @property
     def time_name(self) -> str:

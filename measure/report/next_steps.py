@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass
 
 from measure.perturbation.analysis_types import VERDICTS
@@ -16,6 +17,7 @@ NEXT = "Next: "
 _REMEDY = ": Best remedy that was tried: "
 """Stands in the finding of an explanation that names what helps; see `measure.explanation.summary`."""
 _CAMPAIGN = re.compile(r"(explain/\S+\.yaml) is the campaign with it")
+_LOAD = "`measure.load(DIR)"
 _EXPLAIN = "`measure explain`, given the directory of these results,"
 
 
@@ -48,6 +50,12 @@ def next_steps(data: ReportData, results: str = "") -> tuple[Step, ...]:
         blind = [variant.name for variant in data.variants if variant.inner.verdict == "not assessable"]
         commands = () if blind else (f"measure merge {results} --out merged.parquet",)
         text = "Use the counters: they change nothing that counts. This joins the runs into one trace."
+        if data.outlying_runs:
+            runs = "; ".join(f"{', '.join(one.runs)} of {one.variant}" for one in data.outlying_runs)
+            text = (
+                "Use the counters with care: in the mean over runs they change nothing that counts, but some runs "
+                f"stand out ({runs}). This joins the runs into one trace."
+            )
         if blind:
             text = (
                 f"Within a run nothing could be seen in {', '.join(blind)}: watch metrics that take many values, or "
@@ -60,6 +68,7 @@ def next_steps(data: ReportData, results: str = "") -> tuple[Step, ...]:
 def with_directory(finding: str, results: str) -> str:
     """``finding`` with commands that name the directory of the results."""
     text = finding.replace(_EXPLAIN, f"`measure explain {results}`")
+    text = text.replace(_LOAD, f"`measure.load({shlex.split(results)[0]!r})")
     return _CAMPAIGN.sub(rf"`measure run {results}/\1` runs the campaign with it", text)
 
 

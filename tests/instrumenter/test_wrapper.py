@@ -341,3 +341,22 @@ def test_the_listing_is_json(cc: Compilers) -> None:
     assert entries[0]["sites"] == {"calls": 1, "loops": 1}
     assert entries[2]["output"] == str(cc.folder / "program")
     assert entries[2]["words"] == ["main.c", "f.c"]
+
+
+def test_objects_and_archives_of_other_names_are_linked_as_by_gcc(cc: Compilers) -> None:
+    """zig refuses endings that it does not know; gcc gives such inputs to the linker."""
+    cc.count()
+    for source, made in (("main.c", "main.od"), ("f.c", "f.od")):
+        assert cc("-c", "-o", made, source).returncode == 0
+    assert cc("rcs", "library.own", "f.od", command="instrument-ar").returncode == 0
+    for inputs in (("main.od", "f.od"), ("main.od", "library.own")):
+        (cc.folder / "out").unlink(missing_ok=True)
+        linked = cc("-o", "out", *inputs)
+        assert linked.returncode == 0, linked.stderr
+        status, printed, counted = execute(cc.folder / "out", ["calls", "entries", "loops"])
+        assert (status, printed) == (0, "72\n")
+        assert counted == {"calls": 9, "entries": 9, "loops": 9}
+    (cc.folder / "notes.own").write_text("no object")
+    refused = cc("-o", "out", "main.od", "f.od", "notes.own")
+    assert refused.returncode != 0
+    assert "notes.own" in refused.stderr

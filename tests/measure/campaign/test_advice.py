@@ -17,9 +17,13 @@ from measure.campaign.advice import Counted, advice, even_records, more_runs
 from measure.campaign.campaign_file import load_campaign
 from measure.campaign.campaign_model import Campaign
 from measure.campaign.controls import Controls, Injection
+from measure.campaign.outlying_runs import how_to_look
 from measure.console.command_words import words_of_campaign
 from measure.perturbation.analysis_types import Perturbation, Verdict
+from measure.perturbation.findings import INNER_ADVICE
+from measure.perturbation.outlying_runs import OutlyingRuns
 from measure.report.model import ReportData, Signals, VariantReport
+from measure.report.next_steps import with_directory
 
 FILE = "CAMPAIGN.yaml"
 GIVEN: dict[str, Any] = {
@@ -341,3 +345,56 @@ def test_commands_have_the_settings_that_the_campaign_was_run_with() -> None:
     assert words_of_campaign("") == "CAMPAIGN.yaml"
     (told,) = even_records(Campaign.model_validate(GIVEN), [run_with_two_records_of(9000)], words)
     assert f"`measure run {words} --set 'sampling.every=" in told
+
+
+@pytest.mark.parametrize(
+    ("metric", "command"),
+    [
+        ("PAPI_BR_MSP", "emulate --analyzer branches --map '/in put=in put' -- ./x-8 -n 3 < mine.txt"),
+        ("PAPI_L1_DCM", "emulate --analyzer caches --map '/in put=in put' -- ./x-8 -n 3 < mine.txt"),
+        ("PAPI_TOT_INS", "emulate --machine m.yaml --stats --map '/in put=in put' -- ./x-8 -n 3 < mine.txt"),
+    ],
+)  # fmt: skip
+def test_a_run_that_stands_out_is_looked_at_in_its_layout_and_not_by_another_seed(metric: str, command: str) -> None:
+    program = {"source": "mine.c", "args": ["-n", 3], "files": {"/in put": "in put"}, "stdin": "mine.txt"}
+    campaign = Campaign.model_validate({**GIVEN, "program": program, "software_metrics": {
+        "a": {"event": "entry", "function": "f"}}, "variants": {"x": ["a"]}})  # fmt: skip
+    plan: Any = SimpleNamespace(campaign=campaign)
+    odd = OutlyingRuns("x", metric, ("run 8",), (9.0,), 1.0, 2.0, 9, 5.0, numbers=(8,))
+    (sentence,) = how_to_look([odd], plan)
+    assert f"`{command}`" in sentence
+    assert "`measure.load(DIR).write_program('x', 8, 'x-8')`" in sentence
+    assert "seed=" not in sentence
+    assert "measure.load('my results')" in with_directory(sentence, "'my results'")
+    (of_baselines,) = how_to_look([replace(odd, variant="the baselines")], plan)
+    assert "write_program('baseline', 8, 'baseline-8')" in of_baselines
+
+
+def test_a_metric_without_a_counter_is_not_told_to_fire_less_often() -> None:
+    """It was said to cost no instruction, and then that a rarer event would help."""
+    counted = {"x": Counted({}, (), 0.0, ("a",))}
+    found = advice([variant("x", "a", "perturbed")], counted, campaign_of(x=("a",)), FILE)
+    assert "none of its metrics costs the measured program an instruction" in found[0]
+    assert "so a rarer event does not help" in found[-1]
+    assert not any("count a rarer event" in sentence for sentence in found)
+
+
+def test_one_metric_is_not_told_to_be_spread_over_runs() -> None:
+    for metrics, told in (("a", "Do not reason about the pairs that changed within such a run."), ("ab", INNER_ADVICE)):
+        made = variant("x", metrics, "perturbed")
+        assert made.findings_of(replace(made.inner, findings=("A pair.", INNER_ADVICE))) == ("A pair.", told)
+
+
+def test_a_printed_command_sets_a_key_once() -> None:
+    """The seed was set twice where the campaign was run with another one."""
+    words = words_of_campaign("", ["seed=2", "baselines=9", "program.args.0=a b"])
+    campaign = Campaign.model_validate({**GIVEN, "seed": 2, "baselines": 9})
+    (sentence,) = more_runs([opened("x", "inconclusive", 5)], campaign, words, looks=1)
+    assert (
+        "`measure run CAMPAIGN.yaml --set 'program.args.0=a b' --set baselines=14 --set replicates=13 --set seed=3 "
+        "--out results/mine-seed3`" in sentence
+    )
+    metrics = campaign_of(x=("a", "b"))
+    counted = {"x": Counted({"a": 1.0, "b": 1.0}, (), 1.0)}
+    *_, partition = advice([variant("x", "ab", "perturbed")], counted, metrics, words_of_campaign("", ["seed=3"]))
+    assert "`measure partition CAMPAIGN.yaml --set seed=4 --out results/mine-seed4`" in partition

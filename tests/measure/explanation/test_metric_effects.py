@@ -33,6 +33,8 @@ class MadeRun:
 class Made:
     """In place of `PairedRuns` and `Relations`: a relation changes by the weights of the metrics of a run."""
 
+    chosen: tuple[tuple[str, str], ...] = (("x", "y"),)
+
     def __init__(self, weights: dict[str, float]) -> None:
         self.weights = weights
         self.asked: list[frozenset[str]] = []
@@ -87,3 +89,30 @@ def test_orders_are_sampled_until_the_deadline() -> None:
     change = effects.shapley(time.monotonic() - 1.0, seed=1)
     assert {part.about for part in change.parts} == {"mean over 2 orders"}
     assert sum(float(part.values.mean()) for part in change.parts) == pytest.approx(1.5)
+
+
+class Cancelling(Made):
+    """Relations in which three metrics interact with opposite signs: each changes the first by 0.6, as all do together;
+    the second changes with all three only, by as much as the first lacks."""
+
+    chosen = ("x", "y"), ("v", "w")
+
+    def values(self, runs: list[MadeRun], plain: list[MadeRun]) -> Any:
+        (metrics,) = (set(run.metrics) for run in runs)
+        z = [0.6 * bool(metrics), 0.6 * (len(metrics) == len(self.weights))]
+        return np.array(z) + 0.01 * np.random.default_rng(len(metrics)).standard_normal((6, 2))
+
+
+@pytest.mark.parametrize("count", [3, 4])
+def test_interactions_of_opposite_sign_do_not_cancel(count: int) -> None:
+    made = Cancelling(dict.fromkeys("abcd"[:count], 0.0))
+    effects = MetricEffects(cast(Any, made), ProgramChoice(tuple(made.weights)), cast(Relations, made))
+    change = effects.shapley(time.monotonic() + 60.0, seed=1)
+    assert {part.about for part in change.parts} == {"mean over all orders"}
+    for part in change.parts:  # by symmetry an equal share of both
+        assert part.values.mean(axis=0) == pytest.approx([0.6 / count] * 2, abs=0.02)
+        assert change.share(part).low < 1 / count < change.share(part).high
+    assert change.interactions[0].startswith(
+        "the metrics interact: what they change alone does not add up to what they change together, most in x - y: a "
+    )
+    assert change.interactions[0].endswith(", together +0.60")

@@ -90,6 +90,21 @@ def test_perturbed_and_not(synthetic: Path) -> None:
     assert "perturbed" in result.output
 
 
+def test_a_file_that_stands_out_is_told_first(synthetic: Path) -> None:
+    odd = synthetic / "null4.csv"
+    first, *rows = odd.read_text().splitlines()
+    values = np.array([[float(one) for one in row.split(",")] for row in rows])
+    values[:, 2] *= 400
+    write(odd, values, first.split(","))
+    done = invoke(
+        "--baseline", *sorted(synthetic.glob("base*.csv")), "--run", f"null={synthetic}/null*.csv", "--no-align",
+        "--out", synthetic / "out",
+    )  # fmt: skip
+    assert re.search(r"^! File null4.csv of null stands out: misses", done.output, re.MULTILINE), done.output
+    (told,) = written(synthetic / "out")["outlying_runs"]
+    assert told["runs"] == ["file null4.csv"]
+
+
 def test_options_reach_the_analysis(synthetic: Path) -> None:
     out = synthetic / "out"
     result = invoke(

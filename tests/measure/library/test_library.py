@@ -79,6 +79,18 @@ def test_pictures_are_axes(result: measure.Result) -> None:
     assert len(result.plot.correlations("heavy")) == 3
 
 
+def test_the_program_of_a_run_can_be_looked_at(result: measure.Result, tmp_path: Path) -> None:
+    paths = [tmp_path / f"light-{n}" for n in (0, 1)]
+    for n, path in enumerate(paths):
+        result.write_program("light", n, path)
+        assert path.stat().st_mode & 0o111
+    first, second = (path.read_bytes() for path in paths)
+    assert first[:4] == second[:4] == b"\x7fELF"
+    assert first != second  # each in the layout of its run
+    with pytest.raises(measure.MeasureError, match=r"no run 9 of 'light'"):
+        result.write_program("light", 9, paths[0])
+
+
 @pytest.mark.slow
 def test_a_script_without_a_main_guard_runs_a_campaign(tmp_path: Path) -> None:
     write_campaign(tmp_path, baselines=2, replicates=1)

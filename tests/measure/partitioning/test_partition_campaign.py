@@ -16,7 +16,7 @@ from measure.campaign.plan import make_plan
 from measure.campaign.plan_file import load_plan
 from measure.campaign.store import Store
 from measure.console.command_words import shown_path
-from measure.errors import CampaignError, StoreError
+from measure.errors import CampaignError
 from measure.partitioning import command
 from measure.partitioning.cli import partition
 from measure.partitioning.group_verdicts import Accept, decide, with_caveat
@@ -118,7 +118,11 @@ def test_fake_campaign_from_search_to_campaign_file(folder: Path) -> None:
     assert "rounds, perturbing, loops" in page  # a rejected group, with its reason
     assert "within runs and across aligned ones, changes by more than 0.2 in z." in page
     told = page[page.index("<h2>What to do</h2>") :]
-    assert "Fresh runs confirmed group1. Collect the groups" in told
+    assert (
+        "5 fresh runs confirmed group1. 5 runs may not show a change that happens in fewer than about 45% of all code "
+        "layouts. Collect the groups" in told
+    )
+    assert found["groups"][0]["fresh_runs"]["runs"] == 5  # as many as the campaign's replicates
     assert f'data-copy="measure run {shown_path(str(folder / "out" / "partition.yaml"))}"' in told
     assert f'data-copy="measure merge results/{found["campaign"]}-partition --out merged.parquet"' in told
     assert "Not shown to be good even alone: perturbing." in told
@@ -317,6 +321,21 @@ def test_context_and_variants_do_not_depend_on_names(folder: Path) -> None:
     assert oracle(folder / "d.yaml", "b").context() != first.context()
 
 
+def test_a_group_is_the_program_that_a_campaign_with_its_metrics_has(folder: Path) -> None:
+    """Metrics were sorted by their definitions, and so another program was judged than the one that is run later."""
+    campaign, document = load_campaign(folder / "c.yaml")
+    everything = tuple(campaign.software_metrics)
+    with Store(folder / "out") as store:
+        oracle = CampaignOracle(campaign, document, store, Settings(6), target="fake")
+    for group in (frozenset(range(len(everything))), frozenset({0, 2}), frozenset({1})):
+        name, metrics = oracle.variant_of(group)
+        assert metrics == tuple(everything[n] for n in sorted(group))
+        collecting = campaign.model_copy(update={"variants": {"x": metrics}})
+        collected = make_plan(collecting, document, lambda text: None, "fake")
+        tested = {spec.build_key for spec, _ in oracle._plan({name: metrics}, 2) if spec.variant == name}
+        assert tested == {spec.build_key for spec in collected.specs if spec.variant == "x"}
+
+
 def test_messages_name_the_metrics_of_a_group(folder: Path) -> None:
     campaign, document = load_campaign(folder / "c.yaml")
     said: list[str] = []
@@ -408,33 +427,6 @@ def test_a_good_group_tells_which_share_of_its_metrics_never_counted() -> None:
         "within a run, largest: none; but 1 of its 2 metrics counted no event (`measure run --counts` lists them)"
     )
     assert "its metric counted no event" in with_caveat(good, [silence], ["b"]).reason
-
-
-def test_memory_keeps_verdicts_across_campaigns(tmp_path: Path) -> None:
-    definitions = [{"event": "entry", "function": name} for name in "abc"]
-    path = tmp_path / "deep" / "memory.sqlite"
-    first = Memory(path, "context", definitions)
-    verdict = Verdict("bad", "why", ("x", "y"), -0.5, "outer", 7)
-    first.put(frozenset({0, 2}), verdict)
-    first.put(frozenset({1}), Verdict("undecided"))
-    first.close()
-    renumbered = Memory(path, "context", definitions[::-1])
-    assert renumbered.get(frozenset({2, 0})) == verdict
-    assert renumbered.get(frozenset({0})) is None
-    known = renumbered.all()
-    assert set(known) == {frozenset({0, 2}), frozenset({1})}
-    assert np.isnan(known[frozenset({1})].change)
-    assert Memory(path, "other", definitions).all() == {}
-    assert set(Memory(path, "context", definitions[:2]).all()) == {frozenset({1})}
-    renumbered.put(frozenset({1}), Verdict("good"))
-    assert renumbered.all()[frozenset({1})].good
-
-
-def test_damaged_memory_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "memory.sqlite"
-    path.write_bytes(b"no database" * 100)
-    with pytest.raises(StoreError, match=r"memory\.sqlite: verdicts cannot be kept there"):
-        Memory(path, "context", [])
 
 
 def test_remembering_asks_once(tmp_path: Path) -> None:

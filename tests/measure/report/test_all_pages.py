@@ -145,5 +145,5 @@ def test_an_unfinished_partition_says_how_to_go_on_and_what_was_not_confirmed() 
     told = page[page.index("<h2>What to do</h2>") : page.index("</section>")]
     assert "Go on where the search stopped; group2, group3 may perturb until it has:" in told
     assert 'data-copy="measure partition mine.yaml --minutes 3"' in told
-    assert "Fresh runs confirmed group1, but not group2, group3." in told
+    assert "fresh runs confirmed group1, but not group2, group3." in told
     assert told.index("measure partition") < told.index("measure run") < told.index("measure merge")
