@@ -20,7 +20,7 @@ from measure.stats.permutation import (
     mean_differences,
     paired_differences,
     ratios,
-    spread_differences,
+    spread_ratios,
 )
 
 FLAG_FLOOR = 0.25
@@ -192,8 +192,8 @@ def _spread(
 ) -> Extremes | None:
     """The statistics of the hypothesis that runs scatter no more than baselines do; None: too few runs.
 
-    One-sided: a handful of runs often agree by chance. In pairs: of the differences of their distances from the mean
-    of each group, whose signs are flipped.
+    One-sided: a handful of runs often agree by chance. Of the distances from the mean of each group, so that a change
+    of the mean is none of spread: in pairs the signs of their differences are flipped, else their labels exchanged.
     """
     if min(len(baseline), len(runs)) < FEWEST_FOR_SPREAD:
         return None
@@ -201,7 +201,7 @@ def _spread(
         before, after = (_distances(group) for group in (baseline, runs))
         found = ratios(*paired_differences(before - after, labels.labels))
     else:
-        found = -spread_differences(np.vstack([baseline, runs]), labels.labels)
+        found = -spread_ratios(baseline, runs, labels.labels)
     return extremes(found, losses_only=np.ones(found.shape[1], np.bool_))
 
 

@@ -112,6 +112,20 @@ def test_runs_that_only_scatter_more_are_a_finding_and_no_shift() -> None:
     assert sum(told) <= binom.ppf(0.999, 60, 0.05)
 
 
+@pytest.mark.parametrize("sizes", [(10, 10), (20, 10), (20, 5)])
+def test_a_change_of_the_mean_is_no_change_of_spread(sizes: tuple[int, int]) -> None:
+    def told(change: float) -> int:
+        found = [campaign(seed, sizes, change, sd=0.07, m=4) for seed in range(80)]
+        return sum(any("scatter more than baselines" in text for text in result.findings) for result in found)
+
+    assert max(told(0.0), told(0.4)) <= binom.ppf(0.999, 80, 0.05)
+
+
+def test_a_spread_that_is_three_times_as_large_is_found_beside_a_change_of_the_mean() -> None:
+    found = [campaign(seed, (20, 10), 0.4, sd=0.07, spread=3.0, m=4) for seed in range(40)]
+    assert sum(any("scatter more than baselines" in text for text in result.findings) for result in found) >= 38
+
+
 def test_pairs_find_what_shared_noise_hides() -> None:
     rng = np.random.default_rng(3)
     noise = 0.3 * rng.normal(size=(10, 3))
