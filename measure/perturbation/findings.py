@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from measure.perturbation.analysis_types import BROKEN, FEWEST_BASELINES, Pair, Perturbation
 from measure.perturbation.missing_runs import forecast
-from measure.perturbation.wording import SHOWN_PAIRS, counted, listed_names, over_all, p_number, p_text
+from measure.perturbation.wording import SHOWN_PAIRS, counted, listed_names, over_all, p_number, p_text, rho_text
 
 INNER_ADVICE = (
     "Do not reason about the pairs that changed within such a run; spread the software metrics over several runs."
@@ -110,7 +110,7 @@ def _change(pair: Pair, result: Perturbation) -> str:
     is_sharper = pair.p_adjusted <= result.level and _defined(low) and low < 0 < high
     sharper = ", by a test that is sharper than the interval" if is_sharper else ""
     return (
-        f"{pair.name}: rho went from {pair.baseline_rho:.2f} to {pair.run_rho:.2f} "
+        f"{pair.name}: rho went from {rho_text(pair.baseline_rho)} to {rho_text(pair.run_rho)} "
         f"(change of z {pair.delta_z:+.2f}, {interval}, "
         f"{p_text(pair.p_adjusted)}{sharper})" + (f"; {pair.note}" if pair.note else "")
     )

@@ -44,7 +44,8 @@ class Evidence:
     rise is no perturbation. ``interval_scale``: factor by which the baselines' spread in ``baseline_z`` is too small.
     ``identical``: the baselines do not differ at all, so that changes cannot be related to noise. ``not_assessable``:
     for each pair why an absence of change cannot be shown, "" if it can. ``notes``: P remarks. ``findings``: the
-    caller's findings, to be added to the result's. ``paired``: B = R, and run i belongs to baseline i.
+    caller's findings, to be added to the result's. ``spread_unknown``: ``(P,)`` whether z is cut off in so many
+    baselines or runs that their spread is not known. ``paired``: B = R, and run i belongs to baseline i.
     """
 
     kind: Kind
@@ -61,6 +62,7 @@ class Evidence:
     not_assessable: Sequence[str]
     notes: Sequence[str]
     findings: Sequence[str]
+    spread_unknown: NDArray[np.bool_]
     paired: bool = False
 
 
@@ -214,6 +216,7 @@ def _statistics(evidence: Evidence, kept: NDArray[np.intp], delta: float) -> Pai
         evidence.run_z[:, kept],
         evidence.undefined[:, kept],
         evidence.labels,
+        spread_unknown=evidence.spread_unknown[kept],
         statistics=None if evidence.statistics is None else evidence.statistics[:, kept],
         paired=evidence.paired,
         losses_only=evidence.losses_only,
