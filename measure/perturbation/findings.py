@@ -15,8 +15,10 @@ INNER_ADVICE = (
 OUTER_ADVICE = "Do not join these runs with others; collect fewer or other metrics in one run and try again."
 
 
-def findings(result: Perturbation, *, identical: bool, smallest_p: float) -> tuple[str, ...]:
-    """Sentences about ``result``, the most important first."""
+def findings(
+    result: Perturbation, *, identical: bool, smallest_p: float, stuck: Sequence[Pair] = ()
+) -> tuple[str, ...]:
+    """Sentences about ``result``, the most important first. ``stuck``: open pairs that no further runs settle."""
     if not result.pairs:
         return ("No correlation is defined in any run: all metrics are constant; choose metrics that vary.",)
     sentences: list[str] = []
@@ -33,7 +35,7 @@ def findings(result: Perturbation, *, identical: bool, smallest_p: float) -> tup
     elif result.verdict in BROKEN:
         sentences.extend(_changes(result))
     elif result.verdict == "inconclusive":
-        sentences.extend(_undecided(result, smallest_p))
+        sentences.extend(_undecided(result, smallest_p, stuck))
     elif result.verdict == "equivalent":
         equivalent = result.of("equivalent")
         assessed = "" if len(equivalent) == len(result.pairs) else " that can be assessed"
@@ -125,7 +127,7 @@ def in_all_open(result: Perturbation) -> str:
     return shared.pop() if len(shared) == 1 else ""
 
 
-def _undecided(result: Perturbation, smallest_p: float) -> list[str]:
+def _undecided(result: Perturbation, smallest_p: float, stuck: Sequence[Pair]) -> list[str]:
     """Sentences on an inconclusive result: the open pairs, and the runs that would settle it."""
     open_pairs = result.of("inconclusive")
     sentences = [
@@ -145,6 +147,14 @@ def _undecided(result: Perturbation, smallest_p: float) -> list[str]:
             f"{_sizes(result)} allow no p-value below {p_number(smallest_p)}, so nothing can be significant at "
             f"{result.level:.3g}{share if result.comparisons > 1 else ''}: add runs."
         )
+    if stuck:
+        sentences.append(
+            f"Further runs do not settle {listed_names([pair.name for pair in stuck])}, which "
+            f"{'is' if len(stuck) == 1 else 'are'} undefined in some runs because a metric is constant there. Look at "
+            "its signal: leave these runs out if something disturbed them, else the metric; or take longer records, in "
+            "which it varies."
+        )
+        return sentences
     sentences.append(
         _more_runs(result, "settle it").strip()
         or "No reasonable number of further runs would settle it: a change is about as large as the limit "

@@ -297,3 +297,20 @@ def test_an_interval_around_no_change_beside_a_change_that_is_shown_is_explained
     assert _change(shown, result).endswith("0.031, by a test that is sharper than the interval)")
     for other in (replace(shown, simultaneous=(-0.85, -0.03)), replace(shown, p_adjusted=0.3)):
         assert "sharper" not in _change(other, result)
+
+
+@pytest.mark.parametrize("n", [10, 20])
+def test_pairs_that_no_further_runs_settle_are_in_no_forecast(n: int) -> None:
+    rng = np.random.default_rng(4)
+    runs = correlations(0.4 + 0.02 * rng.normal(size=(2 * n, 3)), 3)
+    rho = runs[-1].rho.copy()
+    rho[2, :] = rho[:, 2] = np.nan  # m2 is constant in the last run
+    runs[-1] = replace(runs[-1], rho=rho, constant=np.array([False, False, True]))
+    result = inner_perturbation(runs[:n], runs[n:], seed=0)
+    assert [(pair.name, pair.verdict) for pair in result.pairs if pair.verdict != "inconclusive"] == [
+        ("m0 - m1", "equivalent")
+    ]
+    assert result.extra_runs_needed is None
+    assert not any("more baseline" in text for text in result.findings)
+    told = next(text for text in result.findings if text.startswith("Further runs do not settle "))
+    assert "are undefined in some runs because a metric is constant there. Look at its signal: leave these runs" in told
