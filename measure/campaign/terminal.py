@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from measure.console.tables import print_table
 from measure.perturbation.analysis_types import Pair
-from measure.perturbation.wording import in_words, p_number, pair_in_words, percent
+from measure.perturbation.wording import in_words, p_number, pair_in_words, percent, rho_text
 from measure.report.finding_groups import grouped
 from measure.report.model import ReportData, VariantReport
 from measure.report.next_steps import next_steps, with_directory
@@ -94,7 +94,7 @@ def _print_verdicts(console: Console, data: ReportData) -> None:
 def _print_worst(console: Console, variant: VariantReport, pairs: Sequence[Pair]) -> None:
     rows = [
         (
-            escape(pair.name.replace("PAPI_", "")), f"{pair.baseline_rho:.2f}", f"{pair.run_rho:.2f}",
+            escape(pair.name.replace("PAPI_", "")), rho_text(pair.baseline_rho), rho_text(pair.run_rho),
             f"{pair.delta_z:+.2f}", p_number(pair.p_adjusted),
             _styled(pair.verdict, pair_in_words(pair, variant.inner.level)),
         )

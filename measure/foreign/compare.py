@@ -20,7 +20,7 @@ from measure.foreign.trace import ForeignTrace
 from measure.perturbation.analysis_types import DEFAULT_DELTA, VERDICTS, Perturbation
 from measure.perturbation.outlying_runs import RunGroup, outlying_runs
 from measure.perturbation.perturbation import Memo, comparisons, inner_perturbation, outer_perturbation
-from measure.perturbation.run_order import Order, drift_of, weighed
+from measure.perturbation.run_order import Order, weighed
 from measure.perturbation.uninformative_metrics import MetricFinding, metric_findings
 from measure.report.model import ReportData, Signals, VariantReport
 from measure.stats.correlation import MIN_RECORDS, Correlations, spearman
@@ -58,22 +58,21 @@ def compare(
     only_after = _only_after(gathered)
     uninformative = _metric_findings(gathered, only_after)
     memo: Memo = {}  # alignments of baselines with one another, shared by all comparisons
-    baseline_drift = (BASELINE, drift_of(baseline_correlations, levels.seed))
     groups = {BASELINE: _run_group(gathered.baseline_traces, gathered.baselines, baseline_correlations)}
     variants = []
     for name, tables in gathered.variants.items():
         progress(f"{name}: within runs")
         correlations = [spearman(values, metrics) for values in tables]
         groups[name] = _run_group(gathered.variant_traces[name], tables, correlations)
-        drifts = [baseline_drift, (name, drift_of(correlations, levels.seed))]
+        in_order = [(BASELINE, baseline_correlations), (name, correlations)]
         inner = inner_perturbation(baseline_correlations, correlations, **chosen)
-        inner = weighed(inner, levels.order, drifts)
+        inner = weighed(inner, levels.order, in_order, levels.seed)
         outer: dict[bool, Perturbation | None] = {False: None, True: None}
         if levels.align:
             for held_out in (False, True):
                 progress(f"{name}: across runs, aligned on {'the other' if held_out else 'all'} metrics")
                 across = outer_perturbation(gathered.baselines, tables, metrics, held_out=held_out, memo=memo, **chosen)
-                outer[held_out] = weighed(across, levels.order, drifts)
+                outer[held_out] = weighed(across, levels.order, in_order, levels.seed)
         traces = gathered.variant_traces[name]
         variants.append(
             VariantReport(

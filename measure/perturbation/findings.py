@@ -7,7 +7,16 @@ from collections.abc import Sequence
 
 from measure.perturbation.analysis_types import BROKEN, FEWEST_BASELINES, Pair, Perturbation
 from measure.perturbation.missing_runs import forecast
-from measure.perturbation.wording import SHOWN_PAIRS, counted, listed_names, over_all, p_number, p_text, seldom_unseen
+from measure.perturbation.wording import (
+    SHOWN_PAIRS,
+    counted,
+    listed_names,
+    over_all,
+    p_number,
+    p_text,
+    rho_text,
+    seldom_unseen,
+)
 
 INNER_ADVICE = (
     "Do not reason about the pairs that changed within such a run; spread the software metrics over several runs."
@@ -15,8 +24,10 @@ INNER_ADVICE = (
 OUTER_ADVICE = "Do not join these runs with others; collect fewer or other metrics in one run and try again."
 
 
-def findings(result: Perturbation, *, identical: bool, smallest_p: float) -> tuple[str, ...]:
-    """Sentences about ``result``, the most important first."""
+def findings(
+    result: Perturbation, *, identical: bool, smallest_p: float, stuck: Sequence[Pair] = ()
+) -> tuple[str, ...]:
+    """Sentences about ``result``, the most important first. ``stuck``: open pairs that no further runs settle."""
     if not result.pairs:
         return ("No correlation is defined in any run: all metrics are constant; choose metrics that vary.",)
     sentences: list[str] = []
@@ -33,7 +44,7 @@ def findings(result: Perturbation, *, identical: bool, smallest_p: float) -> tup
     elif result.verdict in BROKEN:
         sentences.extend(_changes(result))
     elif result.verdict == "inconclusive":
-        sentences.extend(_undecided(result, smallest_p))
+        sentences.extend(_undecided(result, smallest_p, stuck))
     elif result.verdict == "equivalent":
         equivalent = result.of("equivalent")
         assessed = "" if len(equivalent) == len(result.pairs) else " that can be assessed"
@@ -115,7 +126,7 @@ def _change(pair: Pair, result: Perturbation) -> str:
     is_sharper = pair.p_adjusted <= result.level and _defined(low) and low < 0 < high
     sharper = ", by a test that is sharper than the interval" if is_sharper else ""
     return (
-        f"{pair.name}: rho went from {pair.baseline_rho:.2f} to {pair.run_rho:.2f} "
+        f"{pair.name}: rho went from {rho_text(pair.baseline_rho)} to {rho_text(pair.run_rho)} "
         f"(change of z {pair.delta_z:+.2f}, {interval}, "
         f"{p_text(pair.p_adjusted)}{sharper})" + (f"; {pair.note}" if pair.note else "")
     )
@@ -130,7 +141,7 @@ def in_all_open(result: Perturbation) -> str:
     return shared.pop() if len(shared) == 1 else ""
 
 
-def _undecided(result: Perturbation, smallest_p: float) -> list[str]:
+def _undecided(result: Perturbation, smallest_p: float, stuck: Sequence[Pair]) -> list[str]:
     """Sentences on an inconclusive result: the open pairs, and the runs that would settle it."""
     open_pairs = result.of("inconclusive")
     sentences = [
@@ -150,6 +161,14 @@ def _undecided(result: Perturbation, smallest_p: float) -> list[str]:
             f"{_sizes(result)} allow no p-value below {p_number(smallest_p)}, so nothing can be significant at "
             f"{result.level:.3g}{share if result.comparisons > 1 else ''}: add runs."
         )
+    if stuck:
+        sentences.append(
+            f"Further runs do not settle {listed_names([pair.name for pair in stuck])}, which "
+            f"{'is' if len(stuck) == 1 else 'are'} undefined in some runs because a metric is constant there. Look at "
+            "its signal: leave these runs out if something disturbed them, else the metric; or take longer records, in "
+            "which it varies."
+        )
+        return sentences
     sentences.append(
         _more_runs(result, "settle it").strip()
         or "No reasonable number of further runs would settle it: a change is about as large as the limit "

@@ -41,6 +41,7 @@ from measure.perturbation.similarity import (
 )
 from measure.perturbation.verdict import Evidence, check_levels, check_pairs, judge
 from measure.perturbation.wording import listed_names
+from measure.stats.correlation import MOST_AT_CEILING, share_at_ceiling
 from measure.stats.permutation import (
     Labellings,
     cross_differences,
@@ -170,6 +171,7 @@ def outer_evidence(
         not_assessable=not_assessable(_assay(prepared[: len(baseline)], how, memo), how, metrics, delta, alpha),
         notes=[""] * len(metrics),
         findings=_findings(prepared, len(baseline), references, how, metrics),
+        spread_unknown=_spread_unknown(found, cells, len(baseline)),
         paired=paired,
     )
 
@@ -223,6 +225,19 @@ def _compared(
         cross_differences(similarity, labels.labels),
         scale,
     )
+
+
+def _spread_unknown(
+    similarity: NDArray[np.float64], cells: Sequence[tuple[int, int]], n_baseline: int
+) -> NDArray[np.bool_]:
+    """For each of m metrics whether many similarities to baselines in ``cells`` are cut off, so that their spread is
+    not known; ``similarity``: ``(N, N, m)``."""
+    rho = np.tanh(similarity)
+    within = [rho[cell] for cell in cells if max(cell) < n_baseline]
+    across = [rho[cell] for cell in cells if min(cell) < n_baseline <= max(cell)]
+    empty = np.empty((0, similarity.shape[2]))
+    shares = share_at_ceiling(np.array(within or empty), np.array(across or empty))
+    return np.asarray(shares > MOST_AT_CEILING)
 
 
 def _labels(n_baseline: int, n_runs: int, paired: bool, n_permutations: int, seed: int) -> Labellings:

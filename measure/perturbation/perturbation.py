@@ -33,12 +33,8 @@ from measure.perturbation.outer import Memo, outer_perturbation
 from measure.perturbation.similarity import outer_z
 from measure.perturbation.uninformative_metrics import TIED
 from measure.perturbation.verdict import Evidence, check_levels, check_pairs, judge
-from measure.stats.correlation import RHO_CEILING, Correlations, fisher_z
+from measure.stats.correlation import MOST_AT_CEILING, RHO_CEILING, Correlations, fisher_z, share_at_ceiling
 from measure.stats.permutation import Labellings, labellings, sign_flips
-
-MOST_AT_CEILING = 0.1
-"""A pair whose |rho| is at `RHO_CEILING` or beyond in more than this fraction of baselines or runs is not assessable:
-values beyond it count as equal, so that the spread between runs looks smaller than it is."""
 
 __all__ = [
     "DEFAULT_DELTA",
@@ -132,6 +128,7 @@ def inner_evidence(
         labels = sign_flips(len(runs), affordable, seed)
     else:
         labels = labellings(len(baseline), len(runs), affordable, seed)
+    at_ceiling = share_at_ceiling(rho[: len(baseline)], rho[len(baseline) :])
     ties = np.maximum(*(np.mean([one.tie_fraction for one in group], axis=0) for group in (baseline, runs)))
     return Evidence(
         kind="inner",
@@ -145,9 +142,10 @@ def inner_evidence(
         interval_scale=1.0,
         identical=len(baseline) > 1 and _identical(rho[: len(baseline)]),
         n_references=0,
-        not_assessable=_not_assessable(metrics, couples, ties, rho, len(baseline)),
+        not_assessable=_not_assessable(metrics, couples, ties, at_ceiling),
         notes=[""] * len(couples),
         findings=_findings(metrics, concerned, baseline, runs),
+        spread_unknown=at_ceiling > MOST_AT_CEILING,
         paired=paired,
     )
 
@@ -184,29 +182,21 @@ def _identical(rho: NDArray[np.float64]) -> bool:
     return bool(telling.any()) and bool(np.array_equal(rho[:, telling], rho[:1, telling].repeat(len(rho), 0), True))
 
 
-def share_at_ceiling(baseline_rho: NDArray[np.float64], run_rho: NDArray[np.float64]) -> NDArray[np.float64]:
-    """For each of P pairs the share of baselines ``(B, P)`` or of runs ``(R, P)``, whichever is larger, whose rho is so
-    high that z is cut off."""
-    shares = [
-        (np.abs(np.nan_to_num(rho)) >= RHO_CEILING).sum(axis=0) / max(len(rho), 1) for rho in (baseline_rho, run_rho)
-    ]
-    return np.asarray(np.maximum(*shares))
-
-
 def _not_assessable(
     metrics: Sequence[str],
     couples: Sequence[tuple[int, int]],
     ties: NDArray[np.float64],
-    rho: NDArray[np.float64],
-    n_baseline: int,
+    at_ceiling: NDArray[np.float64],
 ) -> list[str]:
     """For each pair why an absence of change cannot be shown: tied metrics, or correlations at the ceiling."""
-    shares = share_at_ceiling(rho[:n_baseline], rho[n_baseline:])
     reasons = []
-    for (i, j), share in zip(couples, shares.tolist(), strict=True):
+    for (i, j), share in zip(couples, at_ceiling.tolist(), strict=True):
         found = [f"{metrics[k]} is tied: one value in {ties[k]:.0%} of its records" for k in (i, j) if ties[k] > TIED]
         if share > MOST_AT_CEILING:
-            found.append(f"rho is at the ceiling of {RHO_CEILING:g} in {share:.0%} of baselines or of runs")
+            found.append(
+                f"rho is at the ceiling of {RHO_CEILING:g} in {share:.0%} of baselines or of runs, where changes and "
+                "spread count as none"
+            )
         reasons.append("; ".join(found))
     return reasons
 

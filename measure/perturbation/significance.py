@@ -20,7 +20,7 @@ from measure.stats.permutation import (
     mean_differences,
     paired_differences,
     ratios,
-    spread_differences,
+    spread_ratios,
 )
 
 FLAG_FLOOR = 0.25
@@ -66,8 +66,8 @@ class PairStatistics:
     ``changes``: of the P pairs, then of those that are sometimes undefined, whose numbers are ``sometimes``.
     ``beyond``: ``(k,)`` the largest statistic of the pairs when the runs are moved by their change, but by no more
     than delta; ``beyond_found``: the same if one pair changed by so much that it is found. ``spread``: of changes of
-    spread, None: not tested. ``appeared``, ``errors``: as in `Significance`. ``welch``: ``(P,)`` p-values that take a
-    spread of each group for granted, None in pairs.
+    spread, None: not tested; ``spread_unknown``: ``(P,)`` pairs left out of it. ``appeared``, ``errors``: as in
+    `Significance`. ``welch``: ``(P,)`` p-values that take a spread of each group for granted, None in pairs.
     """
 
     changes: Extremes
@@ -75,6 +75,7 @@ class PairStatistics:
     beyond: NDArray[np.float64]
     beyond_found: NDArray[np.float64]
     spread: Extremes | None
+    spread_unknown: NDArray[np.bool_]
     appeared: NDArray[np.bool_]
     errors: NDArray[np.float64]
     welch: NDArray[np.float64] | None
@@ -86,6 +87,7 @@ def pair_statistics(
     undefined: NDArray[np.bool_],
     labels: Labellings,
     *,
+    spread_unknown: NDArray[np.bool_],
     statistics: NDArray[np.float64] | None,
     paired: bool,
     losses_only: bool,
@@ -93,8 +95,9 @@ def pair_statistics(
 ) -> PairStatistics:
     """The statistics of ``runs`` ``(R, P)`` against ``baseline`` ``(B, P)``.
 
-    ``undefined``: ``(B + R, P)``. ``statistics``: ``(k, P)`` by labelling, in place of those of ``runs`` and
-    ``baseline``. ``paired``: B = R, and run i belongs to baseline i.
+    ``undefined``: ``(B + R, P)``. ``spread_unknown``: ``(P,)`` pairs whose spread is not tested. ``statistics``:
+    ``(k, P)`` by labelling, in place of those of ``runs`` and ``baseline``. ``paired``: B = R, and run i belongs to
+    baseline i.
     """
     n_baseline, n_pairs = baseline.shape
 
@@ -121,7 +124,10 @@ def pair_statistics(
         sometimes=sometimes,
         beyond=beyond,
         beyond_found=np.maximum(beyond, _found(baseline, runs, labels, paired, error)),
-        spread=_spread(baseline, runs, labels, paired),
+        spread=_spread(
+            np.where(spread_unknown, np.nan, baseline), np.where(spread_unknown, np.nan, runs), labels, paired
+        ),
+        spread_unknown=spread_unknown,
         appeared=more >= MOSTLY,
         errors=error,
         welch=None if paired else _welch(baseline, runs, losses_only),
@@ -142,7 +148,8 @@ def significance(one: PairStatistics, together: Sequence[PairStatistics], level:
     p_appeared[one.sometimes] = adjusted[n_pairs:]
     p_spread = np.full(n_pairs, np.nan)
     if one.spread is not None:
-        p_spread = one.spread.p_adjusted(_largest([each.spread.largest for each in together if each.spread]))
+        largest = _largest([each.spread.largest for each in together if each.spread])
+        p_spread = np.where(one.spread_unknown, np.nan, one.spread.p_adjusted(largest))
     if one.welch is not None and (p_spread <= level).any():
         # The runs are not exchangeable with the baselines, whatever their means: no p-value rests on that any more.
         p_adjusted = np.maximum(p_adjusted, one.welch)
@@ -192,8 +199,8 @@ def _spread(
 ) -> Extremes | None:
     """The statistics of the hypothesis that runs scatter no more than baselines do; None: too few runs.
 
-    One-sided: a handful of runs often agree by chance. In pairs: of the differences of their distances from the mean
-    of each group, whose signs are flipped.
+    One-sided: a handful of runs often agree by chance. Of the distances from the mean of each group, so that a change
+    of the mean is none of spread: in pairs the signs of their differences are flipped, else their labels exchanged.
     """
     if min(len(baseline), len(runs)) < FEWEST_FOR_SPREAD:
         return None
@@ -201,7 +208,7 @@ def _spread(
         before, after = (_distances(group) for group in (baseline, runs))
         found = ratios(*paired_differences(before - after, labels.labels))
     else:
-        found = -spread_differences(np.vstack([baseline, runs]), labels.labels)
+        found = -spread_ratios(baseline, runs, labels.labels)
     return extremes(found, losses_only=np.ones(found.shape[1], np.bool_))
 
 

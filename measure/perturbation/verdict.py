@@ -44,7 +44,8 @@ class Evidence:
     rise is no perturbation. ``interval_scale``: factor by which the baselines' spread in ``baseline_z`` is too small.
     ``identical``: the baselines do not differ at all, so that changes cannot be related to noise. ``not_assessable``:
     for each pair why an absence of change cannot be shown, "" if it can. ``notes``: P remarks. ``findings``: the
-    caller's findings, to be added to the result's. ``paired``: B = R, and run i belongs to baseline i.
+    caller's findings, to be added to the result's. ``spread_unknown``: ``(P,)`` whether z is cut off in so many
+    baselines or runs that their spread is not known. ``paired``: B = R, and run i belongs to baseline i.
     """
 
     kind: Kind
@@ -61,6 +62,7 @@ class Evidence:
     not_assessable: Sequence[str]
     notes: Sequence[str]
     findings: Sequence[str]
+    spread_unknown: NDArray[np.bool_]
     paired: bool = False
 
 
@@ -142,7 +144,7 @@ class Family:
         test = significance(one.statistics, tested, level) if one.statistics is not None else None
         rates = false_discovery_rates(np.full(len(one.kept), np.nan) if test is None else test.p_raw)
         beyond_delta = _errors_beyond_delta(evidence, one.kept, test)
-        pairs, assessable, size_unreliable = [], [], False
+        pairs, assessable, size_unreliable, stuck = [], [], False, []
         for index, p in enumerate(one.kept.tolist()):
             estimate = _estimate(evidence, p, alpha, test is None)
             pair = _pair(evidence, p, estimate, float(rates[index]))
@@ -152,12 +154,15 @@ class Family:
             elif evidence.not_assessable[p]:
                 pair = replace(pair, verdict="not assessable")
             pairs.append(pair)
-            if pair.verdict != "not assessable":
+            if _stays_open(pair, evidence, p, test, index):
+                stuck.append(pair)
+            elif pair.verdict != "not assessable":
                 assessable.append(estimate)
             size_unreliable |= pair.verdict == "changed" and pair.within(delta)
         overall = overall_verdict([pair.verdict for pair in pairs])
         extra = None
-        if overall in ("inconclusive", "changed") and test is not None and not size_unreliable:
+        is_open = overall == "changed" or (overall == "inconclusive" and not stuck)
+        if is_open and test is not None and not size_unreliable:
             extra = extra_runs(
                 OpenVerdict(
                     assessable, n_baseline, n_runs, delta, alpha, level, test.critical, evidence.losses_only,
@@ -185,7 +190,7 @@ class Family:
             paired=evidence.paired,
             too_few=too_few,
         )
-        sentences = findings(result, identical=evidence.identical, smallest_p=evidence.labels.smallest_p)
+        sentences = findings(result, identical=evidence.identical, smallest_p=evidence.labels.smallest_p, stuck=stuck)
         return replace(result, findings=(*sentences, *evidence.findings))
 
 
@@ -214,6 +219,7 @@ def _statistics(evidence: Evidence, kept: NDArray[np.intp], delta: float) -> Pai
         evidence.run_z[:, kept],
         evidence.undefined[:, kept],
         evidence.labels,
+        spread_unknown=evidence.spread_unknown[kept],
         statistics=None if evidence.statistics is None else evidence.statistics[:, kept],
         paired=evidence.paired,
         losses_only=evidence.losses_only,
@@ -296,6 +302,12 @@ def _pair_verdict(
     if significant:
         return "changed"
     return "not assessable" if unknown else "inconclusive"
+
+
+def _stays_open(pair: Pair, evidence: Evidence, p: int, test: Significance | None, index: int) -> bool:
+    """Whether no further runs settle ``pair``: it is undefined in some of those of now, but in too few for a change."""
+    undefined = bool(evidence.undefined[:, p].any())
+    return pair.verdict == "inconclusive" and undefined and test is not None and not test.appeared[index]
 
 
 def _estimate(evidence: Evidence, p: int, alpha: float, no_scale: bool) -> Difference:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from measure.perturbation.analysis_types import Pair, Perturbation
+from measure.stats.correlation import RHO_CEILING, is_at_ceiling
 
 UNKNOWN = "unknown"
 SHOWN_PAIRS = 3
@@ -42,6 +43,13 @@ def over_all(perturbation: Perturbation) -> str:
     """Over what p-values and simultaneous intervals hold together: the comparison's pairs, or those of all that were
     tested together."""
     return "over all pairs of the campaign" if perturbation.together > 1 else "over all pairs"
+
+
+def rho_text(rho: float, digits: int = 2) -> str:
+    """A correlation ``0.71``; ``0.99 or more`` where z is cut off, so that it is not known better; ``-`` for nan."""
+    if is_at_ceiling(rho):
+        return f"{RHO_CEILING:g} or more" if rho > 0 else f"{-RHO_CEILING:g} or less"
+    return "-" if math.isnan(rho) else f"{rho:.{digits}f}"
 
 
 def percent(value: float) -> str:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from measure.perturbation.analysis_types import Perturbation
 from measure.perturbation.uninformative_metrics import TIED
-from measure.perturbation.wording import in_words, over_all, p_number, pair_in_words, percent
+from measure.perturbation.wording import in_words, over_all, p_number, pair_in_words, percent, rho_text
 from measure.report import figures
 from measure.report import ground_truth_section as ground_truth
 from measure.report.finding_groups import grouped
@@ -155,7 +155,7 @@ def _pair_table(perturbation: Perturbation) -> Markup:
     number: Callable[[float], str] = partial(_number, sign=True)
     for pair in perturbation.pairs[:STATIC_ROWS]:
         cells = [
-            _number(pair.baseline_rho), _number(pair.run_rho), number(pair.delta_z),
+            rho_text(pair.baseline_rho, 3), rho_text(pair.run_rho, 3), number(pair.delta_z),
             *(f"{number(low)} to {number(high)}" for low, high in (pair.ci, pair.simultaneous)),
             _number(pair.baseline_z_sd), _number(pair.run_z_sd),
             p_number(pair.p_adjusted), p_number(pair.q_value),

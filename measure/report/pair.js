@@ -67,7 +67,7 @@ function show(row, byUser) {
   const title = $("pair-title");
   title.textContent = `${row.name} in ${variant.name}: ${DATA.words[row.word]} ${DATA.relations[row.kind]}`;
   $("pair-facts").innerHTML = [
-    ["rho", `${plain(row.baseline_rho)} → ${plain(row.run_rho)}`], ["change of z", signed(row.delta_z)],
+    ["rho", `${rhoText(row.baseline_rho)} → ${rhoText(row.run_rho)}`], ["change of z", signed(row.delta_z)],
     [`${Math.round(100 * (1 - 2 * row.comparison.alpha))}% interval`, intervalText(row.ci_low, row.ci_high)],
     ["over all pairs", intervalText(row.simultaneous_low, row.simultaneous_high)],
     ["counts as none", `±${row.comparison.delta}`], ["p (all pairs)", `${pText(row.p)}, level ${+row.comparison.level.toPrecision(3)}`],

@@ -14,7 +14,7 @@ OF_WHAT = {
 OF_A_PAIR = {
     "a": "First metric",
     "b": "Second metric; of an outer relation, the same",
-    "baseline_rho": "Spearman's rho in baselines, from the mean z",
+    "baseline_rho": "Spearman's rho in baselines, from the mean z, which is cut off at 0.99: there it is 0.99 or more",
     "run_rho": "The same in instrumented runs",
     "baseline_z": "Mean of z = atanh(rho) over baselines",
     "baseline_z_sd": "Its standard deviation between baselines",

@@ -34,6 +34,9 @@ const ORDERS = {
 const signed = (value) => value === null ? "–" : `${value >= 0 ? "+" : ""}${value.toFixed(3)}`;
 const intervalText = (low, high) => low === -Infinity ? `at most ${signed(high)}` : `${signed(low)} to ${signed(high)}`;
 const plain = (value) => value === null ? "–" : value.toFixed(3);
+const CEILING = 0.99;  // where z is cut off: a mean rho there is not known better
+const rhoText = (rho) => rho === null || Math.abs(rho) < CEILING - 1e-6 ? plain(rho)
+  : rho > 0 ? `${CEILING} or more` : `-${CEILING} or less`;
 const pText = (p) => p === null ? "–" : p < 0.001 ? "< 0.001" : p.toFixed(3);
 
 const table = { rows: [], limit: FIRST_ROWS, reversed: false };
@@ -63,8 +66,8 @@ function showRows() {
     const current = pair.row === row ? ' aria-current="true"' : "";
     return `<tr class="${row.verdict.replace(" ", "-")}"${current}><th scope="row"><a href="${escapeText(row.address)}">` +
       `${escapeText(row.name)}</a></th><td class="text">${escapeText(row.variant.name)}</td><td class="text">` +
-      `${escapeText(DATA.relations[row.kind])}</td><td class="verdict">${DATA.words[row.word]}</td><td>${plain(row.baseline_rho)}` +
-      `</td><td>${plain(row.run_rho)}</td><td>${signed(row.delta_z)}</td><td>${intervalText(row.ci_low, row.ci_high)}</td>` +
+      `${escapeText(DATA.relations[row.kind])}</td><td class="verdict">${DATA.words[row.word]}</td><td>${rhoText(row.baseline_rho)}` +
+      `</td><td>${rhoText(row.run_rho)}</td><td>${signed(row.delta_z)}</td><td>${intervalText(row.ci_low, row.ci_high)}</td>` +
       `<td>${intervalText(row.simultaneous_low, row.simultaneous_high)}</td>` +
       `<td>${pText(row.p)}</td></tr>`;
   }).join("");

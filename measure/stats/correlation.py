@@ -22,6 +22,13 @@ atanh has no bound: 0.9999 and 0.9990 differ by more, in z, than 0.8 and 0.3. Tw
 their ranks are one signal for any analysis, so differences above this magnitude do not count as change.
 """
 
+MOST_AT_CEILING = 0.1
+"""Where |rho| is at `RHO_CEILING` or beyond in more than this fraction of baselines or runs, neither an absence of
+change nor a spread between runs can be shown: values beyond it count as equal, and seem to scatter less."""
+
+_ROUNDING = 1e-9
+"""What tanh and atanh may take from `RHO_CEILING`."""
+
 MIN_RECORDS = 4
 
 
@@ -132,6 +139,18 @@ def fisher_z(rho: ArrayLike) -> NDArray[np.float64]:
     nan stays nan. A difference of two z is Cohen's effect size q (Cohen 1988, section 4.2).
     """
     return np.arctanh(np.clip(np.asarray(rho, np.float64), -RHO_CEILING, RHO_CEILING))
+
+
+def is_at_ceiling(rho: ArrayLike) -> NDArray[np.bool_]:
+    """Whether each ``rho`` is at `RHO_CEILING` or beyond, or comes from a z that was cut off there; nan is not."""
+    return np.asarray(np.abs(np.nan_to_num(np.asarray(rho, np.float64))) >= RHO_CEILING - _ROUNDING)
+
+
+def share_at_ceiling(baseline_rho: NDArray[np.float64], run_rho: NDArray[np.float64]) -> NDArray[np.float64]:
+    """For each of P pairs the share of baselines ``(B, P)`` or of runs ``(R, P)``, whichever is larger, whose rho is so
+    high that z is cut off."""
+    shares = [is_at_ceiling(rho).sum(axis=0) / max(len(rho), 1) for rho in (baseline_rho, run_rho)]
+    return np.asarray(np.maximum(*shares))
 
 
 def stationary_bootstrap_interval(

@@ -192,18 +192,43 @@ def mean_differences(
     return differences, errors
 
 
-def spread_differences(values: NDArray[np.float64], labels: NDArray[np.float64]) -> NDArray[np.float64]:
-    """How much more the labelled runs scatter than the others, ``(k, c)``, one row a labelling.
+def spread_ratios(
+    others: NDArray[np.float64], labelled: NDArray[np.float64], labels: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """How much more the labelled runs scatter than the others: log of the ratio of their variances, ``(k, c)``.
 
-    ``values``, ``labels`` as for `mean_differences`. (s - t) / (s + t) of the two standard deviations, divided by its
-    root mean square over the labellings; 0 where neither varies.
+    ``others``: ``(B, c)``, ``labelled``: ``(R, c)``, one row a run, nan where undefined; ``labels``: ``(k, B + R)``,
+    row 0 observed, as in `Labellings`. The labels are exchanged over the distances of the runs from the mean of their
+    own group, since a difference of the means would else become spread within the groups of every other labelling.
+    These distances are too small by sqrt((n - 1) / n) in a group of n runs, and are enlarged by it. No variance is
+    below `VARIANCE_FLOOR` of that over all distances; 0 where nothing varies or a group has fewer than two values.
     """
-    result = np.empty((len(labels), values.shape[1]))
-    for rows, one in _moments(values, labels):
-        own, other = np.sqrt(one.variance), np.sqrt(one.other_variance)
-        both = (one.labelled > 1) & (one.others > 1) & (own + other > NO_VARIATION)
-        result[rows] = np.where(both, (own - other) / np.where(both, own + other, 1.0), 0.0)
-    return ratios(result, np.broadcast_to(np.sqrt(np.mean(result**2, axis=0)), result.shape))
+    residuals = np.vstack([_residuals(others), _residuals(labelled)])
+    pooled = _pooled_variance(residuals)
+    varies = np.sqrt(pooled) > NO_VARIATION
+
+    def logarithms(values: NDArray[np.float64], labels: NDArray[np.float64]) -> NDArray[np.float64]:
+        found = np.zeros((len(labels), values.shape[1]))
+        for rows, one in _moments(values, labels):
+            usable = varies & (one.labelled > 1) & (one.others > 1)
+            own, other = (
+                np.where(usable, np.maximum(each, VARIANCE_FLOOR * pooled), 1.0)
+                for each in (one.variance, one.other_variance)
+            )
+            found[rows] = np.log(own / other)
+        return found
+
+    result = logarithms(residuals, labels)
+    result[0] = logarithms(np.vstack([others, labelled]), labels[:1])[0]  # these distances are not enlarged
+    return result
+
+
+def _residuals(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Distances of ``values`` ``(n, c)`` from their column's mean, with the variance of a single value."""
+    defined = np.isfinite(values)
+    counts = defined.sum(axis=0)
+    means = np.where(defined, values, 0.0).sum(axis=0) / np.maximum(counts, 1)
+    return np.asarray((values - means) * np.sqrt(counts / np.maximum(counts - 1, 1)))
 
 
 @dataclass(frozen=True)

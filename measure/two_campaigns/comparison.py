@@ -21,11 +21,10 @@ from measure.campaign.run_types import BASELINE, Run
 from measure.errors import CampaignError
 from measure.perturbation.analysis_types import BROKEN, VERDICTS, Verdict, gravest
 from measure.perturbation.outer import Memo
-from measure.perturbation.perturbation import MOST_AT_CEILING, share_at_ceiling
 from measure.perturbation.verdict import overall_verdict
 from measure.perturbation.wording import p_number, p_text
 from measure.report.style import short
-from measure.stats.correlation import RHO_CEILING, fisher_z, spearman
+from measure.stats.correlation import MOST_AT_CEILING, RHO_CEILING, fisher_z, share_at_ceiling, spearman
 from measure.two_campaigns.across import AcrossRuns, common_duplicates
 from measure.two_campaigns.change_test import FEWEST_RUNS, ChangeTest, compare_changes, smallest_p
 from measure.two_campaigns.design_facts import DesignFact, different_programs, differing_facts

@@ -14,7 +14,7 @@ from scipy.stats import spearmanr
 from measure.alignment.setting import AlignmentSetting
 from measure.perturbation.missing_runs import forecast
 from measure.perturbation.perturbation import Memo, Pair, Perturbation, inner_perturbation, outer_perturbation
-from measure.perturbation.wording import beside
+from measure.perturbation.wording import beside, rho_text
 from measure.stats.correlation import Correlations, fisher_z, spearman
 from measure.stats.synthetic import Disturbance, synthetic_program
 
@@ -186,13 +186,31 @@ def test_perfect_correlations_are_not_assessable_and_their_loss_is_a_perturbatio
     kept = inner(baseline, [correlated(rng, 1.0, 3000) for _ in range(5)])
     at_ceiling = {pair.name: pair for pair in kept.pairs}["cycles - misses"]
     assert at_ceiling.verdict == "not assessable"
-    assert at_ceiling.note == "rho is at the ceiling of 0.99 in 100% of baselines or of runs"
+    assert at_ceiling.note == (
+        "rho is at the ceiling of 0.99 in 100% of baselines or of runs, where changes and spread count as none"
+    )
     assert kept.verdict == "equivalent"
     assert beside(kept) == "1 of 3 pairs is not assessable"
     assert any(finding.startswith("Not assessable, so no absence of change is shown") for finding in kept.findings)
     lost = inner(baseline, [correlated(rng, 0.9) for _ in range(5)])
     assert lost.pairs[0].name == "cycles - misses"
     assert lost.pairs[0].verdict == "perturbed"
+    assert "cycles - misses: rho went from 0.99 or more to 0.8" in lost.findings[0]
+    assert rho_text(-1.0) == "-0.99 or less"
+
+
+def test_baselines_whose_spread_the_ceiling_hides_do_not_make_runs_scatter_more() -> None:
+    """A spread of z at 0.995 is that of values that are cut off: none. Runs at 0.988 show theirs."""
+
+    for paired in (False, True):
+        rng = np.random.default_rng(5)
+        before, after = ([correlated(rng, rho, 200) for _ in range(20)] for rho in (0.997, 0.988))
+        result = inner(before, after, paired=paired)
+        capped = next(pair for pair in result.pairs if pair.name == "cycles - misses")
+        assert np.isnan(capped.p_spread)
+        assert capped.baseline_z_sd < 0.02 < capped.run_z_sd
+        assert not any("scatter more" in text for text in result.findings)
+        assert np.isfinite([pair.p_spread for pair in result.pairs if pair is not capped]).all()
 
 
 def test_ties_short_and_unequal_traces_are_told() -> None:

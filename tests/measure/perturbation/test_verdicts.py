@@ -112,6 +112,20 @@ def test_runs_that_only_scatter_more_are_a_finding_and_no_shift() -> None:
     assert sum(told) <= binom.ppf(0.999, 60, 0.05)
 
 
+@pytest.mark.parametrize("sizes", [(10, 10), (20, 10), (20, 5)])
+def test_a_change_of_the_mean_is_no_change_of_spread(sizes: tuple[int, int]) -> None:
+    def told(change: float) -> int:
+        found = [campaign(seed, sizes, change, sd=0.07, m=4) for seed in range(80)]
+        return sum(any("scatter more than baselines" in text for text in result.findings) for result in found)
+
+    assert max(told(0.0), told(0.4)) <= binom.ppf(0.999, 80, 0.05)
+
+
+def test_a_spread_that_is_three_times_as_large_is_found_beside_a_change_of_the_mean() -> None:
+    found = [campaign(seed, (20, 10), 0.4, sd=0.07, spread=3.0, m=4) for seed in range(40)]
+    assert sum(any("scatter more than baselines" in text for text in result.findings) for result in found) >= 38
+
+
 def test_pairs_find_what_shared_noise_hides() -> None:
     rng = np.random.default_rng(3)
     noise = 0.3 * rng.normal(size=(10, 3))
@@ -283,3 +297,20 @@ def test_an_interval_around_no_change_beside_a_change_that_is_shown_is_explained
     assert _change(shown, result).endswith("0.031, by a test that is sharper than the interval)")
     for other in (replace(shown, simultaneous=(-0.85, -0.03)), replace(shown, p_adjusted=0.3)):
         assert "sharper" not in _change(other, result)
+
+
+@pytest.mark.parametrize("n", [10, 20])
+def test_pairs_that_no_further_runs_settle_are_in_no_forecast(n: int) -> None:
+    rng = np.random.default_rng(4)
+    runs = correlations(0.4 + 0.02 * rng.normal(size=(2 * n, 3)), 3)
+    rho = runs[-1].rho.copy()
+    rho[2, :] = rho[:, 2] = np.nan  # m2 is constant in the last run
+    runs[-1] = replace(runs[-1], rho=rho, constant=np.array([False, False, True]))
+    result = inner_perturbation(runs[:n], runs[n:], seed=0)
+    assert [(pair.name, pair.verdict) for pair in result.pairs if pair.verdict != "inconclusive"] == [
+        ("m0 - m1", "equivalent")
+    ]
+    assert result.extra_runs_needed is None
+    assert not any("more baseline" in text for text in result.findings)
+    told = next(text for text in result.findings if text.startswith("Further runs do not settle "))
+    assert "are undefined in some runs because a metric is constant there. Look at its signal: leave these runs" in told

@@ -24,7 +24,7 @@ from measure.stats.permutation import (
     paired_differences,
     ratios,
     sign_flips,
-    spread_differences,
+    spread_ratios,
 )
 
 steady = settings(deadline=None)  # machines are shared
@@ -129,16 +129,25 @@ def test_the_error_is_welchs_for_one_column_whose_labelled_runs_scatter_more() -
 
 @steady
 @given(st.integers(0, 10_000))
-def test_spread_differences_equal_the_definition(seed: int) -> None:
+def test_spread_ratios_equal_the_definition(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    values = rng.normal(size=(8, 3))
-    values[:, 1] = 1.5
+    others, labelled = rng.normal(size=(5, 3)), rng.normal(3, 2, size=(3, 3))
+    others[:, 1] = labelled[:, 1] = 1.5
+    others[4, 2] = np.nan
     labels = labellings(5, 3, 1000, seed=0).labels
-    result = spread_differences(values, labels)
-    sd = [[[group.std(ddof=1) for group in (v[f == 1], v[f == 0])] for v in values.T] for f in labels]
-    naive = np.array([[(a - b) / (a + b) if a + b > 1e-9 else 0.0 for a, b in row] for row in sd])
-    scale = np.sqrt(np.mean(naive**2, axis=0))
-    np.testing.assert_allclose(result, naive / np.where(scale > 0, scale, 1.0), atol=1e-9)
+    result = spread_ratios(others, labelled, labels)
+    for column, (before, after) in enumerate(zip(others.T, labelled.T, strict=True)):
+        groups = [before[np.isfinite(before)], after]
+        residuals = np.full(8, np.nan)
+        residuals[np.isfinite(np.append(before, after))] = np.concatenate(
+            [(group - group.mean()) * np.sqrt(len(group) / (len(group) - 1)) for group in groups]
+        )
+        least = 0.01 * np.nanvar(residuals, ddof=1)
+        for row, label in enumerate(labels):
+            parts = [residuals[label == 0], residuals[label == 1]] if row else groups
+            low, high = (max(np.nanvar(part, ddof=1), least) for part in parts)
+            expected = np.log(high / low) if column != 1 and all(np.isfinite(p).sum() > 1 for p in parts) else 0.0
+            assert result[row, column] == pytest.approx(expected, abs=1e-9)
 
 
 @steady

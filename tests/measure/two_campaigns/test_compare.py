@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from measure.campaign.run_command import load_results
 from measure.cli import main
-from measure.perturbation.perturbation import MOST_AT_CEILING, share_at_ceiling
+from measure.stats.correlation import MOST_AT_CEILING, share_at_ceiling
 from measure.two_campaigns.change_test import ChangeTest, compare_changes, smallest_p
 from measure.two_campaigns.comparison import (
     CampaignsCompared,
