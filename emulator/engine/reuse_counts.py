@@ -1,8 +1,8 @@
 """Where the hart's state counts accesses by their reuse time, by that of their page, and by sets.
 
 An access is counted if the instructions since the last one to its line have more than `NEAR_BITS` bits. Others, which
-are most, hit in every cache and TLB: too few instructions lie between for more lines than a set holds, or more pages
-than a TLB. With more than `FAR_BITS` bits, they hardly hit in a first cache. The fields of a count are accesses
+are most, are taken to hit: hardly any lines of the same set lie between, and fewer pages than a TLB has. With more than
+`FAR_BITS` bits, an access may have missed the first cache and be one of the second. The fields of a count are accesses
 
 - by the reuse time of their line, in `REUSE_BINS` bins,
 - by the time since the last such access to their page, in as many bins,

@@ -13,7 +13,7 @@ from emulator.kernels.jit import inline_kernel, kernel
 Longs = NDArray[np.int64]
 Doubles = NDArray[np.float64]
 
-_SET_NOISE = 0.2
+_SET_NOISE = 0.2  # see `beyond_noise`
 OCTAVES = REUSE_BINS // BINS_PER_OCTAVE
 
 
@@ -141,7 +141,8 @@ def add_wait(waits: Waits, end: int, reuse_times: Longs) -> float:
     for level in range(len(waits.lines)):
         lines, sets = waits.lines[level], waits.sets[level, 0]
         first, first_set, counted = waits.first_bins[level], waits.sets[level, 1], waits.sets[level, 2]
-        find_distances(fields, first, instructions, distances)
+        if level == 0 or first != waits.first_bins[level - 1]:
+            find_distances(fields, first, instructions, distances)
         misses = misses_of(distances, lines)
         conflicts = 0.0
         if sets > 1:
