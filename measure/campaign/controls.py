@@ -1,9 +1,10 @@
 """Controls of a campaign: a variant that must not be perturbed, and a known change that must be found.
 
 The *null control* has counters in code that never runs: it is built, linked, run and judged as a variant, so a verdict
-of *perturbed* is a false alarm of the whole chain. The *positive control* takes the null control's traces and changes
-the correlation of one pair of hardware metrics by a known amount, twice delta: if the test does not find it, the
-campaign has too few runs or too noisy ones, and its verdicts other than *perturbed* say little. It makes no runs.
+of *perturbed* or *changed* is a false alarm of the whole chain. The *positive control* takes the null control's traces
+and changes the correlation of one pair of hardware metrics by a known amount, twice delta: if the test does not find
+it, the campaign has too few runs or too noisy ones, and its verdicts other than *perturbed* say little. It makes no
+runs.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from measure.campaign.comparison import Comparison
 from measure.campaign.run_types import Run
-from measure.perturbation.analysis_types import Perturbation
+from measure.perturbation.analysis_types import BROKEN, Perturbation, Verdict, gravest
 from measure.perturbation.wording import p_text
 from measure.stats.correlation import fisher_z, spearman
 
@@ -58,14 +59,20 @@ class Controls:
     p: float
 
     @property
+    def false_alarm(self) -> Verdict | None:
+        """*Perturbed* or *changed* if that is the gravest verdict of the null control, else None."""
+        verdict = gravest([one.verdict for one in self.null])
+        return verdict if verdict in BROKEN else None
+
+    @property
     def failures(self) -> tuple[str, ...]:
         """Sentences on controls that failed, to be read before any verdict."""
         sentences = []
-        if any(one.verdict == "perturbed" for one in self.null):
+        if self.false_alarm:
             sentences.append(
-                "The null control is perturbed: counters in code that never runs changed a relation of metrics, so "
-                "this campaign's verdicts of perturbed may be false alarms; more runs, or another seed, show whether "
-                "it stays."
+                f"The null control is {self.false_alarm}: counters in code that never runs changed a relation of "
+                f"metrics, so this campaign's verdicts of {' and '.join(BROKEN)} may be false alarms; more runs, or "
+                "another seed, show whether it stays."
             )
         if self.injection is None:
             sentences.append(

@@ -9,6 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from measure.campaign.controls import INJECTED_DELTAS, Controls, Injection, choose_injection, inject, is_found
+from measure.perturbation.analysis_types import BROKEN, Verdict
 from measure.perturbation.perturbation import inner_perturbation
 from measure.stats.correlation import fisher_z, spearman
 
@@ -94,3 +95,14 @@ def test_controls_that_fail_are_told_with_their_reason() -> None:
     assert [text[:31] for text in Controls((perturbed,), injection, False, 0.4).failures] == [
         "The null control is perturbed: ", "The positive control was not fo",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("verdict", BROKEN)
+def test_a_null_control_with_any_significant_change_has_failed(verdict: Verdict) -> None:
+    """Changed was told in the middle of the report only, and counts as a change in a real variant."""
+    runs = [spearman(one, METRICS) for one in tables(0.5, 20)]
+    same = inner_perturbation(runs, runs, seed=1)
+    controls = Controls((same, replace(same, verdict=verdict)), Injection("a", "b", False, 0.5, -0.4), True, 0.002)
+    (told,) = controls.failures
+    assert told.startswith(f"The null control is {verdict}: ")
+    assert "verdicts of perturbed and changed may be false alarms" in told
