@@ -120,8 +120,7 @@ def more_runs(
         sentences.append(
             f"Next: whether the null control is {controls.false_alarm} by chance shows in other runs: {how}."
         )
-    overlooks = controls is not None and controls.injection is not None and not controls.found
-    if overlooks:
+    if controls and controls.overlooks:
         more = max(campaign.baselines, *(one.extra for one in needed.values()), 0)
         how = _with_more(more, campaign, campaign_words, looks, run_seconds)
         sentences.append(f"Next: with twice the runs, or more, the positive control may be found: {how}.")

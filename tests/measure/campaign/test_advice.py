@@ -246,7 +246,7 @@ def test_more_runs_than_anybody_makes_are_no_step() -> None:
     assert "baselines=29" in first
     assert second == without_runs
     assert more_runs([opened("x", "changed", 819)], campaign, FILE, looks=1) == []
-    missed = Controls((), Injection("a", "b", False, 0.5, -0.4), False, 0.4)
+    missed = Controls((), Injection("a", "b", False, 0.5, -0.4, 0.4), False, 0.4)
     (found,) = more_runs([hopeless], campaign, FILE, looks=1, controls=missed)
     assert "baselines=16" in found
 
@@ -270,7 +270,7 @@ def test_the_size_of_a_change_has_a_command_that_is_no_unplanned_look() -> None:
 def test_a_control_that_failed_has_a_command_too() -> None:
     campaign = Campaign.model_validate(GIVEN)
     same, alarm, change = (variant("null", "", one).inner for one in ("equivalent", "perturbed", "changed"))
-    injection = Injection("a", "b", False, 0.5, -0.4)
+    injection = Injection("a", "b", False, 0.5, -0.4, 0.4)
 
     def said(variants: list[VariantReport], controls: Controls, looks: int = 1) -> list[str]:
         planned = campaign.model_copy(update={"looks": looks})
