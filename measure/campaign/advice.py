@@ -115,11 +115,12 @@ def more_runs(
     needed, changed = (
         {name: one for name, one in found.items() if one.affordable} for found in (needed, changed)
     )  # fmt: skip
-    if controls and any(one.verdict == "perturbed" for one in controls.null):
+    if controls and controls.false_alarm:
         how = _with_more(0, campaign, campaign_words, campaign.looks, run_seconds)
-        sentences.append(f"Next: whether the null control is perturbed by chance shows in other runs: {how}.")
-    overlooks = controls is not None and controls.injection is not None and not controls.found
-    if overlooks:
+        sentences.append(
+            f"Next: whether the null control is {controls.false_alarm} by chance shows in other runs: {how}."
+        )
+    if controls and controls.overlooks:
         more = max(campaign.baselines, *(one.extra for one in needed.values()), 0)
         how = _with_more(more, campaign, campaign_words, looks, run_seconds)
         sentences.append(f"Next: with twice the runs, or more, the positive control may be found: {how}.")

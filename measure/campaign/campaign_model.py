@@ -343,8 +343,8 @@ class Campaign(StrictModel):
     controls: bool = Field(
         True,
         description="Also run a null control (as many runs as a variant has, with counters in code that never runs), "
-        "which must not be perturbed, and a positive control (a known change added to its traces), which must be "
-        "found. Default: true",
+        "which must be neither perturbed nor changed, and a positive control (a known change added to its traces), "
+        "which must be found. Default: true",
     )
     seed: int = Field(1, ge=0, description="Everything random comes from it. Default: 1")
     noise: Noise = Field(default_factory=lambda: Noise.model_validate({}))

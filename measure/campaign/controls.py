@@ -1,16 +1,17 @@
 """Controls of a campaign: a variant that must not be perturbed, and a known change that must be found.
 
 The *null control* has counters in code that never runs: it is built, linked, run and judged as a variant, so a verdict
-of *perturbed* is a false alarm of the whole chain. The *positive control* takes the null control's traces and changes
-the correlation of one pair of hardware metrics by a known amount, twice delta: if the test does not find it, the
-campaign has too few runs or too noisy ones, and its verdicts other than *perturbed* say little. It makes no runs.
+of *perturbed* or *changed* is a false alarm of the whole chain. The *positive control* takes the null control's traces
+and changes the correlation of one pair of hardware metrics by a known amount, twice delta: if the test does not find
+it, the campaign has too few runs or too noisy ones, and its verdicts other than *perturbed* say little. It makes no
+runs. Where no change of that size can be made, a smaller one that the test overlooks is told, and is no failure.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from measure.campaign.comparison import Comparison
 from measure.campaign.run_types import Run
-from measure.perturbation.analysis_types import Perturbation
+from measure.perturbation.analysis_types import BROKEN, Perturbation, Verdict, gravest
 from measure.perturbation.wording import p_text
 from measure.stats.correlation import fisher_z, spearman
 
@@ -32,7 +33,8 @@ _STEPS = 12
 class Injection:
     """A known change: ``fraction`` of the records of metric ``a`` are shuffled, or sorted by ``b`` if ``coupled``.
 
-    ``injected``: mean change of z of the pair ``a``, ``b`` in the traces that it was made in.
+    ``injected``: mean change of z of the pair ``a``, ``b`` in the traces that it was made in; ``wanted``: the size
+    that it was to have at least.
     """
 
     a: str
@@ -40,6 +42,12 @@ class Injection:
     coupled: bool
     fraction: float
     injected: float
+    wanted: float
+
+    @property
+    def is_too_small(self) -> bool:
+        """Whether these traces leave no room for the wanted change."""
+        return abs(self.injected) < self.wanted
 
     @property
     def pair(self) -> tuple[str, str]:
@@ -58,20 +66,31 @@ class Controls:
     p: float
 
     @property
+    def false_alarm(self) -> Verdict | None:
+        """*Perturbed* or *changed* if that is the gravest verdict of the null control, else None."""
+        verdict = gravest([one.verdict for one in self.null])
+        return verdict if verdict in BROKEN else None
+
+    @property
+    def overlooks(self) -> bool:
+        """Whether the test did not find an injected change of the wanted size."""
+        return self.injection is not None and not self.found and not self.injection.is_too_small
+
+    @property
     def failures(self) -> tuple[str, ...]:
         """Sentences on controls that failed, to be read before any verdict."""
         sentences = []
-        if any(one.verdict == "perturbed" for one in self.null):
+        if self.false_alarm:
             sentences.append(
-                "The null control is perturbed: counters in code that never runs changed a relation of metrics, so "
-                "this campaign's verdicts of perturbed may be false alarms; more runs, or another seed, show whether "
-                "it stays."
+                f"The null control is {self.false_alarm}: counters in code that never runs changed a relation of "
+                f"metrics, so this campaign's verdicts of {' and '.join(BROKEN)} may be false alarms; more runs, or "
+                "another seed, show whether it stays."
             )
         if self.injection is None:
             sentences.append(
                 "There is no positive control: no pair of metrics can be assessed, so none can be changed."
             )
-        elif not self.found:
+        elif self.overlooks:
             sentences.append(
                 f"The positive control was not found: {self._injected} was not significant over all pairs. This "
                 "campaign can overlook changes of that size; more baselines and replicates are needed."
@@ -92,7 +111,11 @@ class Controls:
     @property
     def _injected(self) -> str:
         assert self.injection is not None
-        return f"a change of z of {self.injection.injected:+.2f} injected into {self.injection.a} - {self.injection.b}"
+        one = self.injection
+        size = f"a change of z of {one.injected:+.2f} injected into {one.a} - {one.b}"
+        if one.is_too_small:
+            return f"{size}, the largest that can be made there and less than the {one.wanted:.2f} wanted,"
+        return size
 
 
 def choose_injection(
@@ -104,7 +127,8 @@ def choose_injection(
 ) -> Injection | None:
     """The change to inject into ``tables``, one ``(n, m)`` a run: of a pair as far from rho = 0 as leaves room.
 
-    A pair with |z| above the change is weakened; if there is none, the pair with the largest |z| is strengthened.
+    A pair with |z| above the change is weakened; if there is none, the pair with the largest |z| is strengthened. The
+    fraction is the smallest that bisection finds with a change of at least twice ``delta``, and 1 if none has it.
     None when no pair is defined in all runs and not ``left_out``.
     """
     wanted = INJECTED_DELTAS * delta
@@ -121,15 +145,24 @@ def choose_injection(
     pair = int(strength.argmax())
     coupled = bool(strength[pair] <= wanted * 1.25)
     a, b = int(first[pair]), int(second[pair])
-    low, high, change = 0.0, 1.0, 0.0
-    for _ in range(_STEPS):  # bisection: the change grows with the fraction
-        fraction = (low + high) / 2
-        trial = Injection(metrics[a], metrics[b], coupled, fraction, 0.0)
+
+    def injection(fraction: float) -> Injection:
+        trial = Injection(metrics[a], metrics[b], coupled, fraction, 0.0, wanted)
         changed = inject(tables, metrics, trial, seed)
         after = [fisher_z(np.array([spearman(table[:, [a, b]], trial.pair).rho[0, 1]])) for table in changed]
-        change = float(np.mean(after) - z[pair])
-        low, high = (low, fraction) if abs(change) > wanted else (fraction, high)
-    return Injection(metrics[a], metrics[b], coupled, fraction, change)
+        return replace(trial, injected=float(np.mean(after) - z[pair]))
+
+    chosen = injection(1.0)
+    if chosen.is_too_small:
+        return chosen
+    too_low = 0.0
+    for _ in range(_STEPS):  # bisection: the change grows with the fraction, in steps where records are few
+        trial = injection((too_low + chosen.fraction) / 2)
+        if trial.is_too_small:
+            too_low = trial.fraction
+        else:
+            chosen = trial
+    return chosen
 
 
 def inject(

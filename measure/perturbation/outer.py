@@ -39,6 +39,7 @@ from measure.perturbation.similarity import (
     near_duplicates,
     prepare,
 )
+from measure.perturbation.uninformative_metrics import tied_reasons
 from measure.perturbation.verdict import Evidence, check_levels, check_pairs, judge
 from measure.perturbation.wording import listed_names
 from measure.stats.correlation import MOST_AT_CEILING, share_at_ceiling
@@ -156,6 +157,9 @@ def outer_evidence(
     compared = _compared(found, len(baseline), len(runs), references, paired, flips)
     n_baseline = len(compared.baseline_z)
     constant = np.array([one.constant for one in prepared])
+    ties = [one.tie_fraction for one in prepared]
+    tied = tied_reasons(metrics, ties[: len(baseline)], ties[len(baseline) :])
+    unseen = not_assessable(_assay(prepared[: len(baseline)], how, memo), how, metrics, delta, alpha)
     return Evidence(
         kind="outer-held-out" if held_out else "outer-joint",
         names=[(metric, metric) for metric in metrics],
@@ -168,7 +172,7 @@ def outer_evidence(
         interval_scale=compared.interval_scale,
         identical=identical,
         n_references=len(references),
-        not_assessable=not_assessable(_assay(prepared[: len(baseline)], how, memo), how, metrics, delta, alpha),
+        not_assessable=["; ".join(filter(None, reasons)) for reasons in zip(tied, unseen, strict=True)],
         notes=[""] * len(metrics),
         findings=_findings(prepared, len(baseline), references, how, metrics),
         spread_unknown=_spread_unknown(found, cells, len(baseline)),

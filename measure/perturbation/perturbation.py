@@ -31,7 +31,7 @@ from measure.perturbation.analysis_types import (
 )
 from measure.perturbation.outer import Memo, outer_perturbation
 from measure.perturbation.similarity import outer_z
-from measure.perturbation.uninformative_metrics import TIED
+from measure.perturbation.uninformative_metrics import tied_reasons
 from measure.perturbation.verdict import Evidence, check_levels, check_pairs, judge
 from measure.stats.correlation import MOST_AT_CEILING, RHO_CEILING, Correlations, fisher_z, share_at_ceiling
 from measure.stats.permutation import Labellings, labellings, sign_flips
@@ -129,7 +129,7 @@ def inner_evidence(
     else:
         labels = labellings(len(baseline), len(runs), affordable, seed)
     at_ceiling = share_at_ceiling(rho[: len(baseline)], rho[len(baseline) :])
-    ties = np.maximum(*(np.mean([one.tie_fraction for one in group], axis=0) for group in (baseline, runs)))
+    tied = tied_reasons(metrics, *([one.tie_fraction for one in group] for group in (baseline, runs)))
     return Evidence(
         kind="inner",
         names=[(metrics[i], metrics[j]) for i, j in couples],
@@ -142,7 +142,7 @@ def inner_evidence(
         interval_scale=1.0,
         identical=len(baseline) > 1 and _identical(rho[: len(baseline)]),
         n_references=0,
-        not_assessable=_not_assessable(metrics, couples, ties, at_ceiling),
+        not_assessable=_not_assessable(tied, couples, at_ceiling),
         notes=[""] * len(couples),
         findings=_findings(metrics, concerned, baseline, runs),
         spread_unknown=at_ceiling > MOST_AT_CEILING,
@@ -183,15 +183,12 @@ def _identical(rho: NDArray[np.float64]) -> bool:
 
 
 def _not_assessable(
-    metrics: Sequence[str],
-    couples: Sequence[tuple[int, int]],
-    ties: NDArray[np.float64],
-    at_ceiling: NDArray[np.float64],
+    tied: Sequence[str], couples: Sequence[tuple[int, int]], at_ceiling: NDArray[np.float64]
 ) -> list[str]:
     """For each pair why an absence of change cannot be shown: tied metrics, or correlations at the ceiling."""
     reasons = []
     for (i, j), share in zip(couples, at_ceiling.tolist(), strict=True):
-        found = [f"{metrics[k]} is tied: one value in {ties[k]:.0%} of its records" for k in (i, j) if ties[k] > TIED]
+        found = [tied[k] for k in (i, j) if tied[k]]
         if share > MOST_AT_CEILING:
             found.append(
                 f"rho is at the ceiling of {RHO_CEILING:g} in {share:.0%} of baselines or of runs, where changes and "

@@ -28,12 +28,14 @@ _FEWEST_CELLS = 30_000  # of a band: half a millisecond of eight alignments
 
 @dataclass(frozen=True)
 class PreparedRun:
-    """One trace: values, normalised channels and standard ranks, ``(m, n)``; constant ``(m,)``."""
+    """One trace: values, normalised channels and standard ranks, ``(m, n)``; constant, and the fraction of records with
+    the most frequent value, ``(m,)``."""
 
     values: NDArray[np.float64]
     channels: NDArray[np.float64]
     ranks: NDArray[np.float64]
     constant: NDArray[np.bool_]
+    tie_fraction: NDArray[np.float64]
     digest: bytes
 
 
@@ -89,13 +91,15 @@ def prepare(values: ArrayLike, metrics: Sequence[str], name: str) -> PreparedRun
         raise ValueError(f"{name}: {error}") from None
     if len(table) < MIN_RECORDS:
         raise ValueError(f"{name} has {len(table)} records: expected at least {MIN_RECORDS} to align and correlate")
-    ranks = np.array([standard_ranks(column)[0] for column in table.T])
+    ranked = [standard_ranks(column) for column in table.T]
+    ranks, tie_fraction = np.array([one for one, _ in ranked]), np.array([most for _, most in ranked]) / len(table)
     # Warping averages records: integers beyond 2^53 keep their differences when the least is taken away first.
     table = table - table.min(axis=0) if np.issubdtype(table.dtype, np.integer) else table
     table = table.astype(np.float64)
     columns = np.ascontiguousarray(table.T)
     digest = blake2b(columns.tobytes() + str(columns.shape).encode(), digest_size=16).digest()
-    return PreparedRun(columns, normalised_channels(table), ranks, np.asarray(~ranks.any(axis=1)), digest)
+    constant = np.asarray(~ranks.any(axis=1))
+    return PreparedRun(columns, normalised_channels(table), ranks, constant, tie_fraction, digest)
 
 
 def backwards(run: PreparedRun) -> PreparedRun:

@@ -153,6 +153,16 @@ def caveat(findings: Sequence[MetricFinding]) -> str:
     return f"it {' and '.join(parts)}" if parts else ""
 
 
+def tied_reasons(metrics: Sequence[str], *groups: Sequence[NDArray[np.float64]]) -> list[str]:
+    """For each of m metrics that it is tied in some group, "" if it is not; ``groups``: of runs, each the fraction
+    ``(m,)`` of its records with its most frequent value."""
+    shares = np.max([np.mean(group, axis=0) for group in groups], axis=0)
+    return [
+        f"{metric} is tied: one value in {share:.0%} of its records" if share > TIED else ""
+        for metric, share in zip(metrics, shares.tolist(), strict=True)
+    ]
+
+
 def _problem(columns: Sequence[NDArray[np.float64]], share: float, tied: float) -> Problem | None:
     if not columns:
         return None

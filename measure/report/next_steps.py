@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from measure.perturbation.analysis_types import VERDICTS
 from measure.perturbation.findings import INNER_ADVICE, OUTER_ADVICE
+from measure.perturbation.wording import listed_names
 from measure.report import elements
 from measure.report.model import ReportData
 
@@ -56,6 +57,8 @@ def next_steps(data: ReportData, results: str = "") -> tuple[Step, ...]:
                 "Use the counters with care: in the mean over runs they change nothing that counts, but some runs "
                 f"stand out ({runs}). This joins the runs into one trace."
             )
+        if unjudged := _unjudged(data):
+            text += f" Not judged, so not shown to be unchanged: {unjudged}."
         if blind:
             text = (
                 f"Within a run nothing could be seen in {', '.join(blind)}: watch metrics that take many values, or "
@@ -63,6 +66,12 @@ def next_steps(data: ReportData, results: str = "") -> tuple[Step, ...]:
             )
         steps.append(Step(text, commands))
     return tuple(steps)
+
+
+def _unjudged(data: ReportData) -> str:
+    """The pairs within a run that are not assessable, by variant; empty for none."""
+    names = {one.name: [pair.name for pair in one.inner.of("not assessable")] for one in data.variants}
+    return "; ".join(f"{listed_names(pairs)} of {name}" for name, pairs in names.items() if pairs)
 
 
 def with_directory(finding: str, results: str) -> str:

@@ -246,7 +246,7 @@ def test_more_runs_than_anybody_makes_are_no_step() -> None:
     assert "baselines=29" in first
     assert second == without_runs
     assert more_runs([opened("x", "changed", 819)], campaign, FILE, looks=1) == []
-    missed = Controls((), Injection("a", "b", False, 0.5, -0.4), False, 0.4)
+    missed = Controls((), Injection("a", "b", False, 0.5, -0.4, 0.4), False, 0.4)
     (found,) = more_runs([hopeless], campaign, FILE, looks=1, controls=missed)
     assert "baselines=16" in found
 
@@ -269,8 +269,8 @@ def test_the_size_of_a_change_has_a_command_that_is_no_unplanned_look() -> None:
 
 def test_a_control_that_failed_has_a_command_too() -> None:
     campaign = Campaign.model_validate(GIVEN)
-    same, alarm = (variant("null", "", verdict).inner for verdict in ("equivalent", "perturbed"))
-    injection = Injection("a", "b", False, 0.5, -0.4)
+    same, alarm, change = (variant("null", "", one).inner for one in ("equivalent", "perturbed", "changed"))
+    injection = Injection("a", "b", False, 0.5, -0.4, 0.4)
 
     def said(variants: list[VariantReport], controls: Controls, looks: int = 1) -> list[str]:
         planned = campaign.model_copy(update={"looks": looks})
@@ -296,6 +296,8 @@ def test_a_control_that_failed_has_a_command_too() -> None:
             "Next: whether the null control is perturbed by chance shows in other runs: `measure run CAMPAIGN.yaml "
             "--set seed=4 --out results/mine-seed4` makes a new campaign of 8 runs."
         ]
+    (told,) = said(equivalent, Controls((same, change), injection, True, 0.002))
+    assert told.startswith("Next: whether the null control is changed by chance shows in other runs: `measure run ")
 
 
 def run_with_two_records_of(cycles: int) -> Any:

@@ -52,6 +52,22 @@ def test_related_runs_are_assessable_and_one_unrelated_metric_is_not() -> None:
     assert "baselines are hardly alike in noise when aligned on other metrics" in result.pairs[-1].note
 
 
+def test_a_tied_metric_is_never_equivalent_across_runs() -> None:
+    """A tied metric whose few bursts align was called equivalent, though most of its records hold one value."""
+    program = synthetic_program(4, n_records=300, n_metrics=3, noise=0.1)
+    rng = np.random.default_rng(2)
+    tables = [program.run(rng) for _ in range(18)]
+    for table in tables:
+        table[:, 2] = np.maximum(table[:, 2], np.quantile(table[:, 2], 0.7))
+    tied = program.metrics[2]
+    result = outer_perturbation(tables[:12], tables[12:], program.metrics, held_out=True, seed=0)
+    (pair,) = result.of("not assessable")
+    assert pair.a == tied
+    assert pair.note == f"{tied} is tied: one value in 71% of its records"
+    assert pair.within(result.delta)
+    assert result.verdict == "equivalent"
+
+
 def test_similarity_without_correspondence_is_not_assessable() -> None:
     """A signal that repeats itself, forwards and backwards: nothing tells its periods apart."""
     rng = np.random.default_rng(5)

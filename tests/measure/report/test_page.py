@@ -77,6 +77,10 @@ def test_an_equivalent_campaign_says_what_to_do(data: ReportData) -> None:
     # A report told the reader to use the counters below a control that had failed.
     assert next_steps(replace(good, invalidating=("The positive control was not found.",)), "r") == ()
     one = good.variants[0]
+    first, *others = one.inner.pairs
+    unseen = replace(one.inner, pairs=(*others, replace(first, verdict="not assessable")))
+    (step,) = next_steps(replace(good, variants=(replace(one, inner=unseen),)), "r")
+    assert step.text.endswith(f"Not judged, so not shown to be unchanged: {first.name} of variant 0.")
     blind = replace(good, variants=(replace(one, inner=replace(one.inner, verdict="not assessable")),))
     assert blind.variants[0].verdict == "equivalent"  # across runs
     (step,) = next_steps(blind, "r")
