@@ -39,7 +39,7 @@ from measure.program_phases.homogeneity import similarity
 from measure.program_phases.kmeans import Starts
 from measure.program_phases.points import SimulationPoints, simulation_points
 from measure.program_phases.projection import project
-from measure.program_phases.terminal import print_doubt, print_estimates, print_phases
+from measure.program_phases.terminal import print_estimates, print_phases, print_warning
 from measure.result_files import check_results_place, write_atomically, write_text_atomically
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ def run_phases(job: Job, machine: Path | None, options: Options, directory: Path
                     uniform=uniform, judged=judged)  # fmt: skip
     if made.ending is not None:
         console.print(failed_after(int(vectors.instructions.sum())), style="red")
-    print_doubt(console, judged)
+    print_warning(console, judged)
     print_phases(console, vectors, found, points, uniform, (vector_seconds, phase_seconds))
     if options.k is not None and found.k < options.k:
         console.print(
@@ -233,7 +233,7 @@ def run_points(
         _write_page(directory, about, edges, ["trace.parquet"], job, machine, table=table, judged=judged)
     if ending is not None:
         console.print(failed_after(int(table["end_instructions"].iloc[-1])), style="red")
-    print_doubt(console, judged)
+    print_warning(console, judged)
     print_estimates(console, estimated)
     _print_place(console, directory, options)
     return ending
@@ -303,7 +303,7 @@ def _judged(estimated: Estimates, judged: Representation | None) -> dict[str, An
         about["representation"] = {
             "cpi_error_percent": judged.error_percent,
             "cpi_by_chance_percent": judged.by_chance_percent,
-            "doubt": judged.doubt or None,
+            "warning": judged.warning or None,
         }
     return about
 

@@ -112,8 +112,8 @@ def _headline(shown: Shown) -> str:
     known = {warm_up: error for warm_up, error in errors.items() if error is not None}
     if not known:
         return "" if shown.machine else "How well the points represent the program is not known: nothing was simulated."
-    if shown.judged is not None and shown.judged.doubt:
-        return shown.judged.doubt
+    if shown.judged is not None and shown.judged.warning:
+        return shown.judged.warning
     best, worst = (some(known, key=lambda warm_up: known[warm_up]) for some in (min, max))
     told = f"{known[best]:.2f}% off ({best})"
     if worst != best:
@@ -138,7 +138,7 @@ def _steps(shown: Shown) -> list[Step]:
                              _machine_file("strongarm"), *program]),),
             )
         )  # fmt: skip
-    if shown.judged is not None and shown.judged.doubt:
+    if shown.judged is not None and shown.judged.warning:
         again = ["measure", "phases", "--interval", str(length), "--machine", str(shown.machine), *settings]
         commands = () if shown.found is None else (shlex.join([*again, *shown.judged.more_phases.split(), *program]),)
         steps.append(Step(shown.judged.remedy, commands))

@@ -40,7 +40,7 @@ class Representation:
         return 100 * (self.cpi / self.full_cpi - 1)
 
     @property
-    def doubt(self) -> str:
+    def warning(self) -> str:
         """Why the points are not to be trusted, and with which figures; empty without a reason."""
         spread = self.by_chance_percent or 0.0
         is_off = abs(self.error_percent) > MUCH_OFF_PERCENT
@@ -66,8 +66,8 @@ class Representation:
 
     @property
     def remedy(self) -> str:
-        """What to do about `doubt`; empty without one."""
-        if not self.doubt:
+        """What to do about `warning`; empty without one."""
+        if not self.warning:
             return ""
         told = "Take the figures of this program from the full simulation: trace.parquet has every interval."
         if self.phases is None:

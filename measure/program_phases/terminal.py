@@ -33,10 +33,10 @@ def _short(metric: str) -> str:
     return metric.replace("_nj_per_instruction", " nJ/instr.").replace("_rate", "s").replace("_", " ")
 
 
-def print_doubt(console: Console, judged: Representation | None) -> None:
+def print_warning(console: Console, judged: Representation | None) -> None:
     """Print why the points are not to be trusted, and what to do; nothing where they are, or nothing is known."""
-    if judged is not None and judged.doubt:
-        console.print(f"{judged.doubt} {judged.remedy}", style="yellow")
+    if judged is not None and judged.warning:
+        console.print(f"{judged.warning} {judged.remedy}", style="yellow")
 
 
 def print_phases(

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
 
-from measure.partitioning.group_verdicts import decide
-from measure.perturbation.analysis_types import Perturbation, Verdict
+from measure import partitioning
+from measure.partitioning.group_verdicts import State, decide
+from measure.perturbation.analysis_types import VERDICTS, Perturbation, Verdict
 from measure.perturbation.perturbation import inner_perturbation
 from measure.stats.correlation import Correlations, spearman
 
@@ -75,3 +79,10 @@ def test_the_reason_of_an_open_group_names_a_pair_that_is_open(same: Perturbatio
     assert verdict is not None
     assert verdict.state == "undecided"
     assert f"open: rho of {pairs[1].name}" in verdict.reason
+
+
+def test_the_page_has_a_colour_for_every_state_of_a_group() -> None:
+    template = Path(partitioning.__file__).with_name("partition.html.jinja").read_text()
+    colours = dict(re.findall(r'"([a-z ]+)": "([a-z-]+)"', template.split("verdict_of", 1)[1].split("}", 1)[0]))
+    assert set(colours) == set(get_args(State))
+    assert set(colours.values()) <= {one.replace(" ", "-") for one in VERDICTS}

@@ -59,11 +59,11 @@ def test_points_of_phases_that_data_divides_are_doubted(source: Path, tmp_path: 
     assert judged["cpi_by_chance_percent"] > 20
     full, points = (about["estimates"][name]["cpi"]["value"] for name in ("full simulation", "simulation points"))
     assert judged["cpi_error_percent"] == pytest.approx(100 * (points / full - 1))
-    assert judged["doubt"].startswith("Do not trust these simulation points: ")
-    assert judged["doubt"] in told
-    assert told.index(judged["doubt"]) < told.index(" phases (vectors ")
+    assert judged["warning"].startswith("Do not trust these simulation points: ")
+    assert judged["warning"] in told
+    assert told.index(judged["warning"]) < told.index(" phases (vectors ")
     page = (tmp_path / "phases.html").read_text()
-    assert f"<p><b>{judged['doubt']}</b></p>" in page
+    assert f"<p><b>{judged['warning']}</b></p>" in page
     assert f" --k {2 * about['k']} {source}" in page
     assert "--take-simpoint-checkpoints" not in page  # no advice to use points that are not to be trusted
     given = ("--points", str(tmp_path / "conflicts.simpoints"), "--weights", str(tmp_path / "conflicts.weights"))
@@ -77,7 +77,7 @@ def test_points_of_phases_that_data_divides_are_doubted(source: Path, tmp_path: 
 def test_points_that_represent_the_program_are_not_doubted(source: Path, tmp_path: Path) -> None:
     told = phases(source, tmp_path, "4")
     assert "Do not trust" not in told
-    assert json.loads((tmp_path / "summary.json").read_text())["representation"]["doubt"] is None
+    assert json.loads((tmp_path / "summary.json").read_text())["representation"]["warning"] is None
     assert "Do not trust" not in (tmp_path / "phases.html").read_text()
 
 
@@ -94,7 +94,7 @@ def test_the_spread_by_chance_is_that_of_drawn_points() -> None:
 
 
 @pytest.mark.parametrize(
-    ("judged", "doubt"),
+    ("judged", "warning"),
     [
         (Representation(1.04, 1.0, 4.9, 3), ""),
         (Representation(0.96, 1.0, None, None), ""),
@@ -117,10 +117,10 @@ def test_the_spread_by_chance_is_that_of_drawn_points() -> None:
         ),
     ],
 )
-def test_doubt(judged: Representation, doubt: str) -> None:
-    assert judged.doubt == doubt
-    assert bool(judged.remedy) == bool(doubt)
-    assert ("--k 6" in judged.remedy) == (bool(doubt) and judged.phases is not None)
+def test_warning(judged: Representation, warning: str) -> None:
+    assert judged.warning == warning
+    assert bool(judged.remedy) == bool(warning)
+    assert ("--k 6" in judged.remedy) == (bool(warning) and judged.phases is not None)
 
 
 def test_estimates_without_cpi_are_not_judged() -> None:
