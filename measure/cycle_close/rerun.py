@@ -155,17 +155,13 @@ def trace_second_run(
     shares, waits, all_samples = shares_of(first_run.signatures), first_run.waits, samples_for(settings)
     checks = []
     if settings.wait_step:
+        features = {n: (Sample(n, events), shares[n], float(waits[n])) for n, events in each.items()}
         for number in sorted(numbers):
-            all_samples.add(Sample(number, each[number]), shares[number], float(waits[number]))
+            all_samples.add(*features[number])
         penalties = np.where(np.isnan(first_run.mispredicted), 0, core.config.pipeline.mispredict_penalty_cycles)
-        checks = [
-            all_samples.relative_error(
-                Sample(number, each[number]), shares[number], float(waits[number]), int(penalties[number])
-            )
-            for number in checked
-        ]
+        checks = [all_samples.relative_error(*features[number], int(penalties[number])) for number in checked]
         for number in checked:
-            all_samples.add(Sample(number, each[number]), shares[number], float(waits[number]))
+            all_samples.add(*features[number])
         estimated, sources = all_samples.estimates(shares, waits)
         estimated *= np.diff(first_run.ends)[:, None]
         estimated = completed(estimated, first_run.static_events, first_run.mispredicted, core.config)

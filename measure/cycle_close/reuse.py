@@ -29,7 +29,8 @@ from measure.cycle_close.reuse_kernel import Waits, add_waits, room_for_distance
 class WaitModel:
     """Estimated cycles per instruction that a machine waits for data and page walks, for one interval after another.
 
-    Sets are looked at where lines, or pages, are as large as those that are counted.
+    Conflict misses of the sets of a cache or of the TLB are added where its lines or pages have the size of those
+    whose accesses fast execution counts.
 
     Misses of a cache with LRU replacement follow from an interval's own reuse times. With random replacement, and
     nearly so with FIFO, they depend on the number of lines that have come in since a line was touched, which may be

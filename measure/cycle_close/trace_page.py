@@ -131,11 +131,14 @@ def _steps(about: Mapping[str, Any]) -> list[Step]:
             )
         )
     elif off is not None and off > MUCH_OFF_PERCENT and not about["settings"]["roll_back"]:
+        samples = about["samples_per_phase"]
+        more, command = "leave no phase unsampled", _command(about, "--roll-back")
+        if samples:  # two runs leave none
+            more, command = "simulate more of each phase", _command({**about, "samples_per_phase": samples + 2})
         steps.append(
             Step(
-                f"Estimates of CPI are {off:.0f}% off in the mean. Try to leave no phase unsampled, or to distinguish "
-                "more of them:",
-                (_command(about, "--roll-back"), _command(about, threshold=about["settings"]["threshold"] / 2)),
+                f"Estimates of CPI are {off:.0f}% off in the mean. Try to {more}, or to distinguish more of them:",
+                (command, _command(about, threshold=about["settings"]["threshold"] / 2)),
             )
         )  # fmt: skip
     steps.append(
@@ -163,7 +166,7 @@ def _command(about: Mapping[str, Any], *more: str, **changed: object) -> str:
     if settings["warm_up"] == "queues":
         words += ["--warm-up", f"{settings['warm_references']},{settings['warm_branches']}"]
     words += ["--roll-back"] * bool(settings["roll_back"])
-    if about["samples_per_phase"] and "--roll-back" not in more:
+    if about["samples_per_phase"]:
         words += ["--twice", str(about["samples_per_phase"])]
     if about["seed"] != 1:
         words += ["--seed", str(about["seed"])]

@@ -13,6 +13,7 @@ from measure.errors import MeasureError
 from measure.library.comparisons import Comparison
 from measure.library.plots import CampaignPlots
 from measure.library.progress import console_for
+from measure.result_files import write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -103,9 +104,13 @@ class Result(Comparison):
                 f"the program of run {replicate} of {variant!r} is no longer at {spec.binary}, where builds are kept "
                 "for some days: `measure run` with the campaign's file builds it again"
             )
-        target = Path(path)
-        target.write_bytes(program_of(spec))
-        target.chmod(0o755)
+        program = program_of(spec)
+
+        def write(file: Path) -> None:
+            file.write_bytes(program)
+            file.chmod(0o755)
+
+        write_atomically(Path(path), write)
 
 
 def run(
