@@ -267,6 +267,9 @@ class TraceSelection:
     counts: bool = False  # executions of each block, in a table and not in the record
     line_bits: int = 0  # keep line timestamps, for lines of 2**line_bits bytes; 0 for none
     reuse_times: bool = False  # count how long lines had not been touched (needs line_bits)
+    # With reuse times: the bits of a line's number that say its set in the first cache, fewer than
+    # `emulator.engine.reuse_counts.TURN_SETS`; 0 for a single set. No part of translations, which read it.
+    set_mask: int = field(default=0, compare=False)
     hooks: tuple[str, ...] = ()  # mnemonics before and after which Python is called, ascending
     hook_ranges: Ranges = ()  # guest addresses with hooks; () for everywhere
     inline: tuple[InlineCall | ColumnSet, ...] = ()  # inline functions and column sets
@@ -299,6 +302,7 @@ class TraceSelection:
             self.counts or other.counts,
             self.line_bits or other.line_bits,
             self.reuse_times or other.reuse_times,
+            self.set_mask or other.set_mask,
             tuple(sorted({*self.hooks, *other.hooks})),
             _union(self.hook_ranges, other.hook_ranges, bool(self.hooks), bool(other.hooks)),
             (*self.inline, *(call for call in other.inline if call not in self.inline)),

@@ -11,7 +11,7 @@ from enum import IntEnum
 import numpy as np
 
 from emulator.engine.branch_counters import MAX_COUNTERS, BranchCounters
-from emulator.engine.reuse_counts import REUSE_WORDS, TOUCH_EPOCH
+from emulator.engine.reuse_counts import REUSE_WORDS, TOUCH_EPOCH, TURN_SETS
 
 _FIELDS = (
     # name, bytes
@@ -58,6 +58,7 @@ _FIELDS = (
     ("inline", 8),  # table of functions called by translations: host addresses of their code and of their states
     ("inline_map", 8),  # table of u64, by pc / 2: which inline functions take the instruction, and its static fields
     ("inline_failed", 8),  # not 0 when an inline function has raised an exception
+    ("set_mask", 8),  # the bits of a line's number that say its set in the first cache
     ("touch_time", 8),  # `TOUCH_EPOCH` + the instructions that will have been executed when the budget is 0
 )  # fmt: skip
 
@@ -81,10 +82,12 @@ _GUEST_MXCSR = OFFSETS["guest_mxcsr"] >> 2
 
 # Counts of accesses: the words of `emulator.engine.reuse_counts` (u64).
 REUSE_OFFSET = 2048
+# The sets of the first cache whose turns they count (u64), behind these words.
+SETS_OFFSET = REUSE_OFFSET + 8 * REUSE_WORDS
 
 # Behind the state, where translated code reaches it without another pointer: executions of blocks, by number, and the
 # counters of branches.
-COUNTS_OFFSET = 12288
+COUNTS_OFFSET = 40960
 MAX_BLOCKS = 1 << 21
 COUNTERS_OFFSET = COUNTS_OFFSET + 8 * MAX_BLOCKS
 
@@ -130,7 +133,8 @@ class Hart:
     ``everything``: the whole buffer, uint8, with the counts at `COUNTS_OFFSET`.
     ``counts``: (MAX_BLOCKS,) int64, how often each block was executed while a selection asked for it, without what
     ``branch_counters`` have counted since `add_up_counters`;
-    ``reuses``: (REUSE_WORDS,) int64, the words of `emulator.engine.reuse_counts`.
+    ``reuses``: (REUSE_WORDS,) int64, and ``sets``, (TURN_SETS,) uint64, the words of
+    `emulator.engine.reuse_counts`.
     """
 
     def __init__(self) -> None:
@@ -140,7 +144,8 @@ class Hart:
         self.address = everything.ctypes.data
         self.counts = everything[COUNTS_OFFSET:COUNTERS_OFFSET].view(np.int64)
         self.branch_counters = BranchCounters(everything[COUNTERS_OFFSET:].view(np.int64))
-        self.reuses = everything[REUSE_OFFSET:COUNTS_OFFSET].view(np.int64)[:REUSE_WORDS]
+        self.reuses = everything[REUSE_OFFSET:SETS_OFFSET].view(np.int64)
+        self.sets = everything[SETS_OFFSET : SETS_OFFSET + 8 * TURN_SETS].view(np.uint64)
         view = everything[:STATE_BYTES]
         self.words = view.view(np.uint64)
         # A memory view gives single words faster than numpy.

@@ -1,15 +1,22 @@
-"""Where the hart's state counts accesses by their reuse time, by that of their page, and by sets.
+"""Where the hart's state counts accesses by their reuse time, by that of their page, and by turns of cache sets.
 
 An access is counted if the instructions since the last one to its line have more than `NEAR_BITS` bits. Others, which
 are most, are taken to hit: hardly any lines of the same set lie between, and fewer pages than a TLB has. With more than
-`FAR_BITS` bits, an access may have missed the first cache and be one of the second. The fields of a count are accesses
+`FAR_BITS` bits, an access may have missed the first cache and be one of the second.
+
+A turn of a set is a counted access to it, unless the one before was to the same line: as many turns as it has lines
+replace all of them. The fields of a count are accesses
 
 - by the reuse time of their line, in `REUSE_BINS` bins,
-- by the time since the last such access to their page, in as many bins,
-- by the number of their line modulo `LINE_SETS`, those with at most `FAR_BITS` bits, then the others,
-- by the number of their page modulo `PAGE_SETS`.
+- by the time since the last counted access to their page, in as many bins,
+- by the turns of the first cache's set since the last counted access to their line, in `TURN_BINS` bins,
+- by the class of the reuse time of their line, `TIME_CLASSES`, and the number of that line modulo `LINE_SETS`,
+- by the class of the time of their page and the number of that page modulo `PAGE_SETS`.
 
-Bins cut each power of two into four: a loop over a few lines more than a cache holds differs from one over a few less.
+Bins of time cut each power of two into four: a loop over a few lines more than a cache holds differs from one over a
+few less. Bins of turns are exact up to `EXACT_TURNS`, then cut alike. Classes are coarse: they tell sets into which
+many lines fall from those where a few are accessed again and again. Turns tell that all lines of a while fall into a
+few sets also where these are others soon, as in a walk down one column of a matrix after the other.
 """
 
 from __future__ import annotations
@@ -17,25 +24,33 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-NEAR_BITS, FAR_BITS = 5, 10
+NEAR_BITS = 5
 PAGE_BITS = 12  # log2 of the size of these pages, which is that of guest memory's
 # The time of the first instruction: a line that was never touched, 0 in the table, looks half of all time old.
 TOUCH_EPOCH = 1 << 31
 
 BINS_PER_OCTAVE = 4
 REUSE_BINS = 32 * BINS_PER_OCTAVE
+EXACT_TURNS = 64
+_SAME_BIN = EXACT_TURNS - BINS_PER_OCTAVE * (EXACT_TURNS.bit_length() - 1)
+TURN_BINS = REUSE_BINS + _SAME_BIN
+CLASS_SHIFT = 4  # log2 of the bins of a class: each is four powers of two
+TIME_CLASSES = REUSE_BINS >> CLASS_SHIFT
 LINE_SETS, PAGE_SETS = 256, 64
 PAGE_FIELDS = REUSE_BINS
-LINE_SET_FIELDS = PAGE_FIELDS + REUSE_BINS
-FAR_LINE_SET_FIELDS = LINE_SET_FIELDS + LINE_SETS
-PAGE_SET_FIELDS = FAR_LINE_SET_FIELDS + LINE_SETS
-REUSE_FIELDS = PAGE_SET_FIELDS + PAGE_SETS
-"""Number of fields; before it, the first ones of pages, of sets of lines, of these after a long time, and of sets of
-pages."""
+TURN_FIELDS = PAGE_FIELDS + REUSE_BINS
+LINE_SET_FIELDS = TURN_FIELDS + TURN_BINS
+PAGE_SET_FIELDS = LINE_SET_FIELDS + TIME_CLASSES * LINE_SETS
+REUSE_FIELDS = PAGE_SET_FIELDS + TIME_CLASSES * PAGE_SETS
+"""Number of fields; before it, the first ones of pages, of turns, and of sets of lines and pages by class."""
 
 # Bins of lines have several copies in the state, whose sum counts. The words behind them are the other fields.
 REUSE_COPIES = 4
 REUSE_WORDS = REUSE_FIELDS + (REUSE_COPIES - 1) * REUSE_BINS
+
+# Of each set, a word with the number of the line that the last turn was for (32 bits), and its turns (above).
+TURN_SETS = 1024
+FIRST_TURN = 1 << 31  # a line that was never touched, 0 in the table, has waited for half of all turns
 
 # A double's exponent and the first bits of its fraction are the bin, for times from 1 on.
 DOUBLE_SHIFT = 52 - (BINS_PER_OCTAVE.bit_length() - 1)
@@ -55,13 +70,14 @@ def bin_edges() -> NDArray[np.float64]:
     return np.asarray(2.0 ** (bins // BINS_PER_OCTAVE) * (1 + bins % BINS_PER_OCTAVE / BINS_PER_OCTAVE))
 
 
-def count_access(words: NDArray[np.int64], time: int, page_time: int, line: int, page: int) -> None:
-    """Count in the state's ``words``, (REUSE_WORDS,), what a translation counts of an access."""
-    fields = words[REUSE_WORDS - REUSE_FIELDS :]
-    words[bin_of(time)] += 1
-    fields[PAGE_FIELDS + bin_of(page_time)] += 1
-    fields[(FAR_LINE_SET_FIELDS if time >> FAR_BITS else LINE_SET_FIELDS) + line % LINE_SETS] += 1
-    fields[PAGE_SET_FIELDS + page % PAGE_SETS] += 1
+def turn_bin_of(turns: int) -> int:
+    """The bin of a number of turns; 0 of an access to the line of the last turn, which is none."""
+    return turns if turns < EXACT_TURNS else bin_of(turns) + _SAME_BIN
+
+
+def turn_bin_starts() -> NDArray[np.float64]:
+    """The fewest turns of each bin, then the end of the last: (TURN_BINS + 1,)."""
+    return np.concatenate([np.arange(EXACT_TURNS), bin_edges()[EXACT_TURNS - _SAME_BIN :]])
 
 
 def fields_of(words: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -109,6 +109,7 @@ class Observers:
         fills = self.selection.fills
         if any(fills) and (self.held_lines is None or self.held_lines.line_bits != fills):
             raise ValueError(f"fills of lines {fills} are selected, but nothing was prepared by hold_lines for them")
+        self._hart.set("set_mask", self.selection.set_mask)
         bits = self.selection.line_bits
         if bits and (self.line_timestamps is None or self.line_timestamps.line_bits != bits):
             self.line_timestamps = LineTimestamps(self._hart, bits)

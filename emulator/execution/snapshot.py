@@ -135,8 +135,8 @@ class Snapshot:
     """The result of `Machine.snapshot`; it may be restored any number of times.
 
     ``state``: the hart's state without counts; ``counts``: executions of the blocks; ``pages``: numbers of the mapped
-    pages; ``line_times``: timestamps of their lines' touches and writes, a row per page each, and ``page_times``, their
-    own; None if not selected.
+    pages; ``of_lines``: what is stamped on their lines, with a row for each page, and ``page_times``, when they were
+    accessed, as in `LineTimestamps`; None if not selected.
     """
 
     memory: MemoryState
@@ -144,7 +144,7 @@ class Snapshot:
     state: NDArray[np.uint8]
     counts: NDArray[np.int64]
     pages: NDArray[np.int64]
-    line_times: NDArray[np.uint32] | None
+    of_lines: NDArray[np.uint32] | None
     page_times: NDArray[np.uint32] | None
     instructions: int
 
@@ -157,11 +157,11 @@ def take_snapshot(
     cannot go back."""
     pages = _pages_with_lines(memory)
     hart.add_up_counters()
-    line_times = None if timestamps is None else _rows(timestamps)[:, pages].copy()
+    of_lines = None if timestamps is None else _by_page(timestamps)[:, pages].copy()
     page_times = None if timestamps is None else timestamps.page_times[pages].copy()
     return Snapshot(
         save_memory(memory), ObjectsState(kernel_roots, without), hart.everything[:COUNTS_OFFSET].copy(),
-        hart.counts[:n_blocks].copy(), pages, line_times, page_times, instructions,
+        hart.counts[:n_blocks].copy(), pages, of_lines, page_times, instructions,
     )  # fmt: skip
 
 
@@ -171,10 +171,10 @@ def restore_snapshot(
     """Restore the guest's state; blocks discovered since, up to ``n_blocks``, get a count of 0."""
     if timestamps is not None:
         with_lines = _pages_with_lines(memory)
-        _rows(timestamps)[:, with_lines] = 0
+        _by_page(timestamps)[:, with_lines] = 0
         timestamps.page_times[with_lines] = 0
-        if saved.line_times is not None and saved.page_times is not None:
-            _rows(timestamps)[:, saved.pages] = saved.line_times
+        if saved.of_lines is not None and saved.page_times is not None:
+            _by_page(timestamps)[:, saved.pages] = saved.of_lines
             timestamps.page_times[saved.pages] = saved.page_times
             memory.unmapped[saved.pages] |= MAPPED  # `touched_lines` may have dropped some since
     restore_memory(memory, saved.memory)
@@ -193,6 +193,6 @@ def _pages_with_lines(memory: GuestMemory) -> NDArray[np.int64]:
     return np.flatnonzero((memory.perm | memory.unmapped) & MAPPED)
 
 
-def _rows(timestamps: LineTimestamps) -> NDArray[np.uint32]:
-    """The timestamps of touches and of writes, with a row for each page."""
-    return timestamps.times.reshape(2, -1, 1 << (PAGE_SHIFT - timestamps.line_bits))
+def _by_page(timestamps: LineTimestamps) -> NDArray[np.uint32]:
+    """What is stamped on lines, with a row for each page."""
+    return timestamps.of_lines.reshape(3, -1, 1 << (PAGE_SHIFT - timestamps.line_bits))

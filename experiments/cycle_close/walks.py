@@ -3,7 +3,8 @@
     python -m experiments.cycle_close.walks
 
 Each program is the same machine code, and goes from one of two walks to the other and back, at times that are drawn. A
-walk reads bytes that lie a number of bytes apart, in a loop. Its code says nothing of how long it waits for memory.
+walk reads bytes that lie a number of bytes apart, in a loop; after 16 times, with several columns, it moves on by a
+cache line. Its code says nothing of how long it waits for memory.
 """
 
 from __future__ import annotations
@@ -20,15 +21,16 @@ from measure.cycle_close.tracer import BY_DEFAULT, Settings
 
 MACHINES = ("desktop", "strongarm")
 WALKS = {
-    "128 lines: spread, or in one set of the L1D": ((128, 1024 + 64), (128, 16384)),
-    "100 lines read: spread, or in few sets, late": ((100, 1024 + 64), (100, 4096)),
-    "30 pages, or 180": ((30, 4096 + 64), (180, 4096 + 64)),
-    "120 pages, or 140": ((120, 4096 + 64), (140, 4096 + 64)),
-    "100 pages: spread, or in one set of a TLB": ((100, 4096 + 64), (100, 32 * 4096 + 64)),
-    "504 lines, or 520": ((504, 64), (520, 64)),
-    "1024 lines: spread, or in one set of the L2": ((1024, 4096 + 64), (1024, 32768)),
+    "128 lines: spread, or in one set of the L1D": ((128, 1024 + 64, 1), (128, 16384, 1)),
+    "100 lines read: spread, or in few sets, late": ((100, 1024 + 64, 1), (100, 4096, 1)),
+    "36 rows, one column after the other: spread, or in one set each": ((36, 4096 + 192, 64), (36, 4096, 64)),
+    "30 pages, or 180": ((30, 4096 + 64, 1), (180, 4096 + 64, 1)),
+    "120 pages, or 140": ((120, 4096 + 64, 1), (140, 4096 + 64, 1)),
+    "100 pages: spread, or in one set of a TLB": ((100, 4096 + 64, 1), (100, 32 * 4096 + 64, 1)),
+    "504 lines, or 520": ((504, 64, 1), (520, 64, 1)),
+    "1024 lines: spread, or in one set of the L2": ((1024, 4096 + 64, 1), (1024, 32768, 1)),
 }
-"""By name: the two walks, each a number of bytes read and how far they lie apart."""
+"""By name: the two walks, each a number of bytes read, how far they lie apart, and columns."""
 WAYS = {
     "default": (BY_DEFAULT, 0),
     "roll back": (replace(BY_DEFAULT, roll_back=True), 0),
@@ -39,21 +41,22 @@ SOURCE = """
 #include <stdlib.h>
 static volatile char data[64 << 20];
 static unsigned long total;
-__attribute__((noinline)) static void walk(long n, long apart, long reads)
+__attribute__((noinline)) static void walk(long n, long apart, long columns, long reads)
 {
   unsigned long sum = 0;
   for (long left = reads / n + 1; left > 0; left--)
-    for (long k = 0; k < n; k++) sum += data[k * apart];
+    for (long k = 0; k < n; k++) sum += data[k * apart + left / 16 % columns * 64];
   total += sum;
 }
 int main(int argc, char **argv)
 {
-  long n[2] = {atol(argv[1]), atol(argv[3])}, apart[2] = {atol(argv[2]), atol(argv[4])};
+  long n[2] = {atol(argv[1]), atol(argv[4])}, apart[2] = {atol(argv[2]), atol(argv[5])};
+  long columns[2] = {atol(argv[3]), atol(argv[6])};
   unsigned seed = 1;
   for (int turn = 0; turn < 24; turn++) {
     seed = seed * 1664525u + 1013904223u;
     int which = turn >= 18 || (turn > 3 && seed >> 28 < 6);
-    walk(n[which], apart[which], atol(argv[5]));
+    walk(n[which], apart[which], columns[which], atol(argv[7]));
   }
   printf("%lu\\n", total);
   return 0;
@@ -64,7 +67,7 @@ READS = 1_000_000
 
 
 def build(folder: Path) -> Path:
-    """The program: number and distance of the bytes of both walks, and the reads of a turn, are its arguments."""
+    """The program: number and distance of the bytes of both walks, their columns, and the reads of a turn, are its arguments."""
     path = folder / "walks.c"
     path.write_text(SOURCE)
     return build_program([path], ["-O2"]).elf_path

@@ -33,7 +33,7 @@ class DetailedRun:
         self._core = core
         self._detail = CoreObserver(core)
         self._exact_lines = settings.warm_up == "lines"
-        line_bits = waits.line_bits
+        line_bits = waits.selection.line_bits
         self._simulating = self.fast = TraceSelection(line_bits=line_bits if self._exact_lines else 0)
         self.mispredicted = UNKNOWN
         if self._exact_lines:

@@ -9,7 +9,7 @@ not predicted, and time for queues of all references of the program.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,11 +64,10 @@ def profile(machine: Machine, config: MachineConfig, settings: Settings) -> Prof
     table = table_for(settings)
     maker, model = signatures_for(settings), WaitModel(config)
     with_waits = settings.wait_step > 0
-    line_bits = model.line_bits if with_waits else 0
     directions = followed_alone(machine, config) if settings.warm_up == "lines" else None
     inline = () if directions is None else (directions.call,)
     watcher = MispredictionWatcher(UNKNOWN if directions is None else directions.mispredicted)
-    machine.observe(TraceSelection(counts=True, line_bits=line_bits, reuse_times=with_waits, inline=inline))
+    machine.observe(replace(model.selection if with_waits else TraceSelection(counts=True), inline=inline))
     at_most = max(1, min(256, _BATCH_INSTRUCTIONS // settings.interval_instructions))
     counter = StaticEventCounter()
     ends, signatures, waits, matches = [np.zeros(1, np.int64)], [], [np.zeros(0)], []

@@ -13,34 +13,41 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emulator.engine.reuse_counts import (
-    FAR_LINE_SET_FIELDS,
     LINE_SET_FIELDS,
     LINE_SETS,
     PAGE_BITS,
     PAGE_FIELDS,
     PAGE_SET_FIELDS,
     PAGE_SETS,
+    TURN_SETS,
+    turn_bin_starts,
 )
+from emulator.events import TraceSelection
 from emulator.timing.machine_config import MachineConfig
 from emulator.timing.warm import Fills
 from measure.cycle_close.reuse_kernel import Waits, add_waits, room_for_distances
+from measure.cycle_close.set_kernel import SetCounts, room_for_classes
+
+
+def _set_counts(sets: int, units: int, first: int, counted: int) -> tuple[int, int, int, int]:
+    """A level's entry of `SetCounts`: ``sets`` of lines of ``units`` that are counted each."""
+    return min(sets, max(counted // units, 1)), units.bit_length() - 1, first, counted
 
 
 class WaitModel:
     """Estimated cycles per instruction that a machine waits for data and page walks, for one interval after another.
 
-    Conflict misses of the sets of a cache or of the TLB are added where its lines or pages have the size of those
-    whose accesses fast execution counts.
-
     Misses of a cache with LRU replacement follow from an interval's own reuse times. With random replacement, and
     nearly so with FIFO, they depend on the number of lines that have come in since a line was touched, which may be
     long ago for a large cache. That number is therefore kept for all intervals so far.
 
-    ``arrays``: for kernels.
+    ``selection``: what has to be recorded of an interval. ``arrays``: for kernels.
     """
 
     def __init__(self, config: MachineConfig) -> None:
-        self.line_bits = config.l1d.line_bytes.bit_length() - 1
+        line_bits = config.l1d.line_bytes.bit_length() - 1
+        turn_sets = min(config.l1d.sets, TURN_SETS)
+        self.selection = TraceSelection(counts=True, line_bits=line_bits, reuse_times=True, set_mask=turn_sets - 1)
         caches = [config.l1d] if config.l2 is None else [config.l1d, config.l2]
         below = [config.memory.latency_cycles] if config.l2 is None else [
             config.l2.hit_latency_cycles, config.memory.latency_cycles,
@@ -51,21 +58,22 @@ class WaitModel:
         sizes = [cache.size_bytes / config.l1d.line_bytes for cache in caches]
         has_history = [cache.replacement != "lru" for cache in caches]
         first_bins = [0] * len(caches)
-        sets = [(min(config.l1d.sets, LINE_SETS), LINE_SET_FIELDS, 2 * LINE_SETS)]
-        if config.l2 is not None:
-            has_same_lines = config.l2.line_bytes == config.l1d.line_bytes
-            sets.append((min(config.l2.sets, LINE_SETS) if has_same_lines else 1, FAR_LINE_SET_FIELDS, LINE_SETS))
+        sets = [
+            _set_counts(cache.sets, cache.line_bytes // config.l1d.line_bytes, LINE_SET_FIELDS, LINE_SETS)
+            for cache in caches
+        ]
         if config.dtlb is not None:
-            sizes.append(config.dtlb.entries * config.memory.page_bytes / (1 << PAGE_BITS))
+            units = config.memory.page_bytes >> PAGE_BITS
+            sizes.append(config.dtlb.entries * units)
             below.append(config.dtlb.miss_penalty_cycles)
             has_history.append(config.dtlb.replacement != "lru")
             first_bins.append(PAGE_FIELDS)
-            has_small_pages = config.memory.page_bytes == 1 << PAGE_BITS
-            sets.append((min(config.dtlb.sets, PAGE_SETS) if has_small_pages else 1, PAGE_SET_FIELDS, PAGE_SETS))
+            sets.append(_set_counts(config.dtlb.sets, units, PAGE_SET_FIELDS, PAGE_SETS))
         self.arrays = Waits(
             np.zeros(1, np.int64), np.zeros(1024, np.int64), np.array(sizes, np.float64), np.array(below, np.float64),
             np.array(has_history), np.zeros((len(sizes), 1024)), np.array(first_bins),
-            np.array(sets), room_for_distances(),
+            SetCounts(*np.array(sets).T.copy()), np.array([turn_sets]), turn_bin_starts(),
+            room_for_distances(), room_for_classes(),
         )  # fmt: skip
 
     def make_room(self, n: int) -> None:

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from emulator.engine.reuse_counts import BINS_PER_OCTAVE, REUSE_BINS, bin_edges
 from emulator.kernels.jit import inline_kernel, kernel
+from measure.cycle_close.set_kernel import Classes, SetCounts, find_classes, misses_by_turns, misses_of_sets
 
 Longs = NDArray[np.int64]
 Doubles = NDArray[np.float64]
 
-_SET_NOISE = 0.2  # see `beyond_noise`
 OCTAVES = REUSE_BINS // BINS_PER_OCTAVE
 
 
@@ -72,50 +72,15 @@ def misses_of(distances: Distances, lines: float) -> float:
     return float(distances.above[low] + part * (distances.above[high] - distances.above[low]))
 
 
-@inline_kernel
-def misses_of_sets(distances: Distances, lines: float, fields: Longs, first: int, counted: int, sets: int) -> float:
-    """Misses of an LRU cache of ``lines`` lines in ``sets`` sets.
-
-    ``fields``, from ``first`` on: ``counted`` numbers, a multiple of ``sets``, of accesses by the lowest bits of their
-    line's number. Of the different lines between two accesses to a set, its share of accesses is taken to be its own:
-    a loop over as many lines of a set as it holds has one less between, a loop over one more misses. The limit is in
-    the middle, as times are known by bins. Accesses that are not counted by sets do not miss.
-    """
-    accesses = 0
-    for place in range(counted):
-        accesses += fields[first + place]
-    misses = 0.0
-    for one in range(sets):
-        own = 0
-        for group in range(counted // sets):
-            own += fields[first + one + group * sets]
-        if own:
-            share = own / accesses
-            misses += min(share * misses_of(distances, (lines / sets + 0.5) / share), float(own))
-    return misses
-
-
-@inline_kernel
-def beyond_noise(more: float, at_most: float, at_least: float) -> float:
-    """``more`` misses in sets than without, less a part of the largest possible number, ``at_most`` more or
-    ``at_least`` fewer.
-
-    A line or page that is accessed again and again makes its set's share look larger than it is. That moves the misses
-    of programs without conflicts by less than this part; loops with conflicts miss, or are spared, nearly always.
-    """
-    if more > 0.0:
-        return max(more - _SET_NOISE * at_most, 0.0) / (1.0 - _SET_NOISE)
-    return min(more + _SET_NOISE * at_least, 0.0) / (1.0 - _SET_NOISE)
-
-
 class Waits(NamedTuple):
     """The state of a `measure.cycle_close.reuse.WaitModel`.
 
     ``state``: (1,), number of intervals so far; ``ends``: (m,) instructions from the start to the end of each, the
     first entry 0; for each of n levels, caches and then a TLB, ``lines`` or pages, ``latencies`` (of a miss) [cycles],
     ``has_history``, (n,), and ``fills``, (n, m), misses from the start to each of ``ends``. ``first_bins``, (n,): where
-    the bins of a level are among the fields of an interval's reuse counts; ``sets``, (n, 3): the number of its sets, 1
-    if accesses are not counted by sets, where these counts are, and how many. ``distances``: scratch space.
+    the bins of a level are among the fields of an interval's reuse counts; ``sets``: how these count its accesses by
+    sets. ``turn_sets``, (1,): sets of the first level whose turns are counted, in ``turn_bins``. ``distances``,
+    ``classes``: scratch space.
     """
 
     state: Longs
@@ -125,8 +90,11 @@ class Waits(NamedTuple):
     has_history: NDArray[np.bool_]
     fills: Doubles
     first_bins: Longs
-    sets: Longs
+    sets: SetCounts
+    turn_sets: Longs
+    turn_bins: Doubles
     distances: Distances
+    classes: Classes
 
 
 @kernel
@@ -139,20 +107,25 @@ def add_wait(waits: Waits, end: int, reuse_times: Longs) -> float:
     instructions = end - waits.ends[n]
     fields, distances, total = reuse_times[0], waits.distances, 0.0
     for level in range(len(waits.lines)):
-        lines, sets = waits.lines[level], waits.sets[level, 0]
-        first, first_set, counted = waits.first_bins[level], waits.sets[level, 1], waits.sets[level, 2]
+        lines, first = waits.lines[level], waits.first_bins[level]
         if level == 0 or first != waits.first_bins[level - 1]:
             find_distances(fields, first, instructions, distances)
-        misses = misses_of(distances, lines)
-        conflicts = 0.0
-        if sets > 1:
-            in_sets = misses_of_sets(distances, lines, fields, first_set, counted, sets)
-            conflicts = beyond_noise(in_sets - misses, distances.above[0] - misses, misses)
+            find_classes(fields, first, distances.edges, waits.classes)
+        whole = misses_of(distances, lines)
+        misses = whole
+        if waits.sets.sets[level] > 1:
+            misses = misses_of_sets(
+                lines, waits.sets, level, fields, first, instructions, distances.edges, waits.classes
+            )  # fmt: skip
+        if level == 0 and waits.turn_sets[0] > 1:
+            # Each finds conflicts that the other does not; with one line in a set, turns leave nothing to be estimated.
+            by_turns = misses_by_turns(fields, lines / waits.turn_sets[0], waits.turn_bins)
+            misses = by_turns if lines == waits.turn_sets[0] else max(misses, by_turns)
         if waits.has_history[level]:
             fills = waits.fills[level]
             add_evictions(waits.ends, reuse_times, first, n, lines, fills)
-            misses = fills[n + 1] - fills[n]
-        total += (misses + conflicts) * waits.latencies[level]
+            misses += fills[n + 1] - fills[n] - whole
+        total += misses * waits.latencies[level]
     return max(total, 0.0) / max(instructions, 1)
 
 

@@ -460,4 +460,4 @@ def profile_selection(settings: Settings, waits: WaitModel) -> TraceSelection:
     lines = settings.warm_up == "lines" or settings.wait_step > 0
     if settings.everything or not lines:
         return TraceSelection(counts=True)
-    return TraceSelection(counts=True, line_bits=waits.line_bits, reuse_times=settings.wait_step > 0)
+    return replace(waits.selection, reuse_times=settings.wait_step > 0)

@@ -32,8 +32,7 @@ def profile_blocks(machine: Machine, interval_instructions: int, model: WaitMode
     boundary at or after each multiple; the last one, however short, is included, unlike in other tools. Blocks are
     numbered from 1 in the order in which the emulator discovered them; blocks that never ran have no dimension.
     """
-    line_bits = 0 if model is None else model.line_bits
-    machine.observe(TraceSelection(counts=True, line_bits=line_bits, reuse_times=model is not None))
+    machine.observe(TraceSelection(counts=True) if model is None else model.selection)
     at_most = max(1, min(256, _BATCH_INSTRUCTIONS // interval_instructions))
     parts = []
     while machine.ending is None:

@@ -99,7 +99,7 @@ class _Part:
 
 def _count_fills(machine: Machine, waits: WaitModel) -> None:
     """Run the program and count how many lines come into the data caches."""
-    machine.observe(TraceSelection(counts=True, line_bits=waits.line_bits, reuse_times=True))
+    machine.observe(waits.selection)
     while machine.ending is None:
         ran = machine.run_intervals(_FILL_INTERVAL, _BATCH)
         waits.add(ran.ends, ran.reuse_times)

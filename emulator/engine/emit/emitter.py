@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from emulator.engine.hart_state import OFFSETS, REUSE_OFFSET
-from emulator.engine.instrument.line_timestamps import pages_offset, writes_offset
+from emulator.engine.hart_state import OFFSETS, REUSE_OFFSET, SETS_OFFSET
+from emulator.engine.instrument.line_timestamps import pages_offset, turns_offset, writes_offset
 from emulator.engine.reuse_counts import (
+    CLASS_SHIFT,
     DOUBLE_BIN_0,
     DOUBLE_SHIFT,
-    FAR_BITS,
+    EXACT_TURNS,
     LINE_SET_FIELDS,
     LINE_SETS,
     NEAR_BITS,
@@ -26,6 +27,8 @@ from emulator.engine.reuse_counts import (
     REUSE_COPIES,
     REUSE_FIELDS,
     REUSE_WORDS,
+    TURN_BINS,
+    TURN_FIELDS,
 )
 from emulator.events import HELD_WRITTEN, TraceSelection
 from emulator.isa.decode import DYNAMIC_ROUNDING
@@ -245,7 +248,7 @@ class Emitter:
 
     def touch(self, address: V, time: V, is_store: bool, selection: TraceSelection) -> None:
         """Store ``time`` (an i32) as the timestamp of the line at ``address``, also of its write if ``is_store``. If
-        reuse times are selected and that of the line is not short, count it, that of the page, and the line's set.
+        reuse times are selected and that of the line is not short, count it, that of the page, and their sets.
 
         The address may lie in a guard when the access is about to fault: the table covers all of 32 bits.
         """
@@ -268,27 +271,53 @@ class Emitter:
         self.start(far)
         # Neighbouring accesses count in different copies: increments of one word would wait for each other.
         self._copy = (self._copy + 1) % REUSE_COPIES
-        self._count_word(REUSE_BINS * self._copy, self._bin_of(age))
-        is_long = self.let(f"icmp uge i32 {age}, {1 << FAR_BITS}")
-        in_set = self.let(f"and i64 {line}, {LINE_SETS - 1}")
-        in_set = self.select(is_long, self.let(f"or i64 {in_set}, {LINE_SETS}"), in_set)
+        line_bin = self._bin_of(age)
+        self._count_word(REUSE_BINS * self._copy, line_bin)
+        self._count_field(LINE_SET_FIELDS, self._set_in_class(line_bin, line, LINE_SETS))
+        self._take_turn(line, self.let(f"getelementptr i8, ptr {place}, i64 {turns_offset(selection.line_bits)}"))
         page = self.let(f"zext i32 {self.let(f'lshr i32 {low}, {PAGE_BITS}')} to i64")
         pages = self.let(f"getelementptr i8, ptr {table}, i64 {pages_offset(selection.line_bits)}")
         place = self.let(f"getelementptr i32, ptr {pages}, i64 {page}")
         before = self.let(f"load i32, ptr {place}")
         self.say(f"store i32 {time}, ptr {place}")
         age = self.let(f"call i32 @llvm.umax.i32(i32 {self.let(f'sub i32 {time}, {before}')}, i32 1)")
-        fields = REUSE_WORDS - REUSE_FIELDS
-        self._count_word(fields + PAGE_FIELDS, self._bin_of(age))
-        self._count_word(fields + LINE_SET_FIELDS, in_set)
-        self._count_word(fields + PAGE_SET_FIELDS, self.let(f"and i64 {page}, {PAGE_SETS - 1}"))
+        page_bin = self._bin_of(age)
+        self._count_field(PAGE_FIELDS, page_bin)
+        self._count_field(PAGE_SET_FIELDS, self._set_in_class(page_bin, page, PAGE_SETS))
         self.say(f"br label %{on}")
         self.start(on)
 
+    def _set_in_class(self, time_bin: V, number: V, sets: int) -> V:
+        """The place, among those of ``sets`` sets for each class, of a line's or page's ``number`` and bin of time."""
+        first = self.let(f"mul i64 {self.let(f'lshr i64 {time_bin}, {CLASS_SHIFT}')}, {sets}")
+        return self.let(f"or i64 {first}, {self.let(f'and i64 {number}, {sets - 1}')}")
+
+    def _take_turn(self, line: V, turns: V) -> None:
+        """Take a turn of the set of ``line`` (an i64), and count by the number of turns since the one at the pointer
+        ``turns``."""
+        mask = self.let(f"load i64, ptr {self.state_pointer('set_mask')}, {INVARIANT}")
+        words = self.let(f"getelementptr i8, ptr %st, i64 {SETS_OFFSET}")
+        last = self.let(f"getelementptr i64, ptr {words}, i64 {self.let(f'and i64 {line}, {mask}')}")
+        clock = self.let(f"getelementptr i8, ptr {last}, i64 4")
+        number = self.let(f"trunc i64 {line} to i32")
+        is_other = self.let(f"icmp ne i32 {self.let(f'load i32, ptr {last}')}, {number}")
+        now = self.let(f"add i32 {self.let(f'load i32, ptr {clock}')}, {self.let(f'zext i1 {is_other} to i32')}")
+        self.say(f"store i32 {number}, ptr {last}")
+        self.say(f"store i32 {now}, ptr {clock}")
+        passed = self.let(f"sub i32 {now}, {self.let(f'load i32, ptr {turns}')}")
+        self.say(f"store i32 {now}, ptr {turns}")
+        few = self.let(f"icmp ult i32 {passed}, {EXACT_TURNS}")
+        beyond = self.let(f"add i64 {self._bin_of(passed)}, {TURN_BINS - REUSE_BINS}")
+        self._count_field(TURN_FIELDS, self.select(few, self.let(f"zext i32 {passed} to i64"), beyond))
+
     def _bin_of(self, age: V) -> V:
-        """The bin of the reuse time ``age`` (an i32, at least 1)."""
+        """The bin of the reuse time ``age`` (an i32), if it is at least 1."""
         bits = self.let(f"bitcast double {self.let(f'uitofp i32 {age} to double')} to i64")
         return self.let(f"sub i64 {self.let(f'lshr i64 {bits}, {DOUBLE_SHIFT}')}, {DOUBLE_BIN_0}")
+
+    def _count_field(self, first: int, place: V) -> None:
+        """Add one to the field of the reuse counts at ``first`` plus ``place`` (an i64)."""
+        self._count_word(REUSE_WORDS - REUSE_FIELDS + first, place)
 
     def _count_word(self, first: int, place: V) -> None:
         """Add one to the word of the reuse counts at ``first`` plus ``place`` (an i64)."""

@@ -9,8 +9,8 @@ Stores write their time into a second table, too, which lies behind the first: a
 it was written is dirty.
 
 Accesses that are counted timestamp their page in a third table, and count how long none such had been made to it: page
-walks follow from that, as misses of caches do from the times of lines. What is counted of them:
-`emulator.engine.reuse_counts`.
+walks follow from that, as misses of caches do from the times of lines. A fourth table, behind that of writes, has the
+turns of a line's cache set at such an access. What is counted of them: `emulator.engine.reuse_counts`.
 
 Accesses to lines that other accesses of their block timestamp get none themselves (`timestamped_accesses`).
 """
@@ -25,7 +25,21 @@ from numpy.typing import NDArray
 
 from emulator.engine.address_tables import Table
 from emulator.engine.hart_state import Hart
-from emulator.engine.reuse_counts import NEAR_BITS, PAGE_BITS, count_access
+from emulator.engine.reuse_counts import (
+    CLASS_SHIFT,
+    FIRST_TURN,
+    LINE_SET_FIELDS,
+    LINE_SETS,
+    NEAR_BITS,
+    PAGE_BITS,
+    PAGE_FIELDS,
+    PAGE_SET_FIELDS,
+    PAGE_SETS,
+    REUSE_FIELDS,
+    TURN_FIELDS,
+    bin_of,
+    turn_bin_of,
+)
 from emulator.events import ACCESS_STORE
 from emulator.isa.decode import Instruction
 
@@ -89,15 +103,21 @@ def writes_offset(line_bits: int) -> int:
     return (4 << (32 - line_bits)) + _SKEW_BYTES
 
 
+def turns_offset(line_bits: int) -> int:
+    """The offset of the turns of lines' sets in the table [bytes]."""
+    return 2 * writes_offset(line_bits)
+
+
 def pages_offset(line_bits: int) -> int:
     """The offset of the timestamps of pages in the table [bytes]."""
-    return 2 * writes_offset(line_bits)
+    return 3 * writes_offset(line_bits)
 
 
 class LineTimestamps:
     """The timestamps of one hart, for lines of ``1 << line_bits`` bytes. Raises `ValueError` for a bad line size.
 
-    ``page_times``: when an access to each page was made last whose line's reuse time was counted; 0 for never.
+    ``of_lines``, (3, lines) by line number: when each was touched last, when it was written, and the turns of its set
+    when an access to it was counted last. ``page_times``: when such an access was made to each page. 0 is for never.
     """
 
     def __init__(self, hart: Hart, line_bits: int) -> None:
@@ -106,26 +126,43 @@ class LineTimestamps:
         self.line_bits = line_bits
         self._hart = hart
         self._table = Table(pages_offset(line_bits) + (4 << (32 - PAGE_BITS)))
-        touched = self._table.view("u4")[: 1 << (32 - line_bits)]
-        self._times: NDArray[np.uint32] = np.lib.stride_tricks.as_strided(
-            touched, (2, len(touched)), (writes_offset(line_bits), touched.itemsize)
+        words: NDArray[np.uint32] = self._table.view("u4")
+        self.of_lines = np.lib.stride_tricks.as_strided(
+            words, (3, 1 << (32 - line_bits)), (writes_offset(line_bits), words.itemsize)
         )
-        self.page_times: NDArray[np.uint32] = self._table.view("u4")[pages_offset(line_bits) // 4 :]
+        self.page_times = words[pages_offset(line_bits) // 4 :]
         hart.set("line_timestamps", self._table.address)
+        hart.sets[:] = FIRST_TURN << 32
 
     def touch(self, address: int, time: int, is_store: bool, reuse_times: bool) -> None:
         """Timestamp an access of the oracle as a translation does."""
         line = (address & 0xFFFFFFFF) >> self.line_bits
-        age = (time - int(self._times[0, line])) & 0xFFFFFFFF
-        self._times[: 1 + is_store, line] = time & 0xFFFFFFFF
+        age = (time - int(self.of_lines[0, line])) & 0xFFFFFFFF
+        self.of_lines[: 1 + is_store, line] = time & 0xFFFFFFFF
         if reuse_times and age.bit_length() > NEAR_BITS:
             page = (address & 0xFFFFFFFF) >> PAGE_BITS
             page_age = (time - int(self.page_times[page])) & 0xFFFFFFFF
             self.page_times[page] = time & 0xFFFFFFFF
-            count_access(self._hart.reuses, age, page_age, line, page)
+            line_bin, page_bin = bin_of(age), bin_of(page_age)
+            fields = self._hart.reuses[-REUSE_FIELDS:]
+            fields[line_bin] += 1
+            fields[PAGE_FIELDS + page_bin] += 1
+            fields[TURN_FIELDS + turn_bin_of(self._take_turn(line))] += 1
+            fields[LINE_SET_FIELDS + (line_bin >> CLASS_SHIFT) * LINE_SETS + line % LINE_SETS] += 1
+            fields[PAGE_SET_FIELDS + (page_bin >> CLASS_SHIFT) * PAGE_SETS + page % PAGE_SETS] += 1
+
+    def _take_turn(self, line: int) -> int:
+        """Take a turn of the set of ``line``; how many have passed since its last."""
+        one = line & self._hart.get("set_mask")
+        word = int(self._hart.sets[one])
+        now = ((word >> 32) + (word & 0xFFFFFFFF != line)) & 0xFFFFFFFF
+        passed = (now - int(self.of_lines[2, line])) & 0xFFFFFFFF
+        self._hart.sets[one] = now << 32 | line
+        self.of_lines[2, line] = now
+        return passed
 
     @property
     def times(self) -> NDArray[np.uint32]:
         """When each line was touched last, and when it was written last, ``(2, lines)`` by line number; 0 for
         never."""
-        return self._times
+        return self.of_lines[:2]

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from emulator.engine.instrument.line_timestamps import timestamped_accesses, writes_offset
 from emulator.engine.reuse_counts import (
-    FAR_BITS,
-    FAR_LINE_SET_FIELDS,
+    CLASS_SHIFT,
+    EXACT_TURNS,
     LINE_SET_FIELDS,
     LINE_SETS,
     NEAR_BITS,
@@ -24,8 +24,12 @@ from emulator.engine.reuse_counts import (
     PAGE_SETS,
     REUSE_BINS,
     REUSE_FIELDS,
+    TURN_BINS,
+    TURN_FIELDS,
     bin_edges,
     bin_of,
+    turn_bin_of,
+    turn_bin_starts,
 )
 from emulator.engine.translator import Translator
 from emulator.events import ACCESS_STORE, FULL_RECORD, NEVER, BlockFacts, TraceSelection
@@ -39,7 +43,8 @@ from instrumenter.building.program_build import build_program
 
 GUEST = Path(__file__).parents[1] / "guest"
 LINE_BITS = 5
-EVERYTHING = TraceSelection(counts=True, line_bits=LINE_BITS, reuse_times=True)
+SET_MASK = 15
+EVERYTHING = TraceSelection(counts=True, line_bits=LINE_BITS, reuse_times=True, set_mask=SET_MASK)
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +64,7 @@ class Twin:
         self.written: dict[int, int] = {}
         self.pages: dict[int, int] = {}
         self.reuses = np.zeros(REUSE_FIELDS, np.int64)
+        self.turns: dict[int, list[int]] = {}  # by set, the lines that took them
         self.executions: dict[int, int] = {}
         self.now = 0
 
@@ -94,12 +100,31 @@ class Twin:
             page = address >> PAGE_SHIFT
             page_age = time - self.pages[page] if page in self.pages else time + (1 << 31)
             self.pages[page] = time
-            sets = FAR_LINE_SET_FIELDS if age >= 1 << FAR_BITS else LINE_SET_FIELDS
             bins = np.searchsorted(bin_edges(), [age, page_age], side="right") - 1
+            classes = bins >> CLASS_SHIFT
             for place in (
-                bins[0], PAGE_FIELDS + bins[1], sets + line % LINE_SETS, PAGE_SET_FIELDS + page % PAGE_SETS,
+                bins[0], PAGE_FIELDS + bins[1], LINE_SET_FIELDS + classes[0] * LINE_SETS + line % LINE_SETS,
+                PAGE_SET_FIELDS + classes[1] * PAGE_SETS + page % PAGE_SETS,
+                TURN_FIELDS + np.searchsorted(turn_bin_starts(), self.turns_since(line), side="right") - 1,
             ):  # fmt: skip
                 self.reuses[place] += 1
+
+    def turns_since(self, line: int) -> int:
+        """Take a turn of the line's set; how many have passed since its last."""
+        taken = self.turns.setdefault(line & SET_MASK, [])
+        if taken and taken[-1] == line:
+            return 0
+        ago = next((place for place, other in enumerate(reversed(taken), 1) if other == line), 1 << 31)
+        taken.append(line)
+        return ago
+
+
+def test_bins_of_turns_are_exact_then_cut_powers_of_two_into_four() -> None:
+    starts = turn_bin_starts()
+    assert len(starts) == TURN_BINS + 1
+    assert [turn_bin_of(turns) for turns in range(EXACT_TURNS + 1)] == list(range(EXACT_TURNS + 1))
+    for turns in (*range(5000), *(1 << np.arange(31)), (1 << 32) - 1):
+        assert starts[turn_bin_of(int(turns))] <= turns < starts[turn_bin_of(int(turns)) + 1]
 
 
 def test_bins_of_reuse_times_cut_powers_of_two_into_four() -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from emulator.engine.reuse_counts import (
     BINS_PER_OCTAVE,
+    CLASS_SHIFT,
     LINE_SET_FIELDS,
     LINE_SETS,
     NEAR_BITS,
@@ -22,7 +23,12 @@ from emulator.engine.reuse_counts import (
     PAGE_SETS,
     REUSE_BINS,
     REUSE_FIELDS,
+    TIME_CLASSES,
+    TURN_BINS,
+    TURN_FIELDS,
     bin_of,
+    turn_bin_of,
+    turn_bin_starts,
 )
 from emulator.events import BLOCK_DTYPE, NEVER
 from emulator.execution.intervals import Intervals
@@ -31,31 +37,31 @@ from emulator.timing.machine_file import load_machine
 from measure.cycle_close.code_lines import CodeLines
 from measure.cycle_close.medoids import medoids
 from measure.cycle_close.reuse import WaitModel
-from measure.cycle_close.reuse_kernel import (
-    add_evictions,
-    beyond_noise,
-    find_distances,
-    misses_of,
-    misses_of_sets,
-    room_for_distances,
-)
+from measure.cycle_close.reuse_kernel import add_evictions, find_distances, misses_of, room_for_distances
 from measure.cycle_close.samples import Sample, Samples, choose_samples, wait_bucket
+from measure.cycle_close.set_kernel import SetCounts, find_classes, misses_by_turns, misses_of_sets, room_for_classes
 
 EXAMPLES = settings(max_examples=60, derandomize=True, deadline=None)
 MACHINES = Path(__file__).parents[3] / "configs" / "machines"
 
 
-def reuse_counts(accesses: list[int], instructions_each: int = 1) -> np.ndarray:
-    """Fields of `emulator.engine.reuse_counts`, but for pages, of an access every so many instructions; lines as
-    numbers."""
+def reuse_counts(accesses: list[int], instructions_each: int = 1, sets: int = 1) -> np.ndarray:
+    """Fields of `emulator.engine.reuse_counts`, but for pages, of an access every so many instructions;
+    lines as numbers."""
     last: dict[int, int] = {}
     out = np.zeros(REUSE_FIELDS, np.int64)
+    turns, taken_at, last_of_set = [0] * sets, dict[int, int](), [-1] * sets
     for now, line in enumerate(accesses):
         age = (now - last[line]) * instructions_each if line in last else 1 << 31
         last[line] = now
         if age >= 1 << NEAR_BITS:
             out[bin_of(age)] += 1
-            out[LINE_SET_FIELDS + line % LINE_SETS] += 1
+            own = line % sets
+            turns[own] += last_of_set[own] != line
+            last_of_set[own] = line
+            out[TURN_FIELDS + turn_bin_of(turns[own] - taken_at.get(line, -(1 << 31)))] += 1
+            out[LINE_SET_FIELDS + (bin_of(age) >> CLASS_SHIFT) * LINE_SETS + line % LINE_SETS] += 1
+            taken_at[line] = turns[own]
     return out
 
 
@@ -74,12 +80,26 @@ def lru_misses(accesses: list[int], lines: int, sets: int = 1) -> int:
     return misses
 
 
-def estimated_misses(counts: np.ndarray, instructions: int, lines: int, sets: int = 1) -> float:
+def estimated_misses(accesses: list[int], lines: int, sets: int = 1, instructions_each: int = 1) -> float:
+    """As `add_wait` has them."""
+    counts, instructions = reuse_counts(accesses, instructions_each, sets), len(accesses) * instructions_each
+    if sets == 1:
+        return misses_by_time(counts, instructions, lines)
+    by_turns = float(misses_by_turns(counts, lines / sets, turn_bin_starts()))
+    return by_turns if lines == sets else max(by_turns, misses_by_set(counts, instructions, lines, sets))
+
+
+def misses_by_set(counts: np.ndarray, instructions: int, lines: int, sets: int) -> float:
+    edges, classes = room_for_distances().edges, room_for_classes()
+    find_classes(counts, 0, edges, classes)
+    of_level = SetCounts(*(np.array([one]) for one in (min(sets, LINE_SETS), 0, LINE_SET_FIELDS, LINE_SETS)))
+    return float(misses_of_sets(float(lines), of_level, 0, counts, 0, instructions, edges, classes))
+
+
+def misses_by_time(counts: np.ndarray, instructions: int, lines: int) -> float:
     distances = room_for_distances()
     find_distances(counts, 0, instructions, distances)
-    if sets == 1:
-        return float(misses_of(distances, float(lines)))
-    return float(misses_of_sets(distances, float(lines), counts, LINE_SET_FIELDS, LINE_SETS, sets))
+    return float(misses_of(distances, float(lines)))
 
 
 @pytest.mark.parametrize("lines", [128, 256, 1024])
@@ -93,36 +113,98 @@ def test_misses_are_near_those_of_an_lru_cache(kind: str, lines: int) -> None:
         "zipf": zipf,
         "uniform": uniform,
         "mixed": np.where(rng.random(n) < 0.7, zipf, 10_000 + uniform),
-    }[kind]
-    expected = lru_misses(accesses.tolist(), lines)
-    found = estimated_misses(reuse_counts(accesses.tolist()), n, lines)
-    assert found == pytest.approx(expected, rel=0.03)
+    }[kind].tolist()
+    assert estimated_misses(accesses, lines) == pytest.approx(lru_misses(accesses, lines), rel=0.03)
     sets = 16
-    expected = lru_misses(accesses.tolist(), lines, sets)
-    found = estimated_misses(reuse_counts(accesses.tolist()), n, lines, sets)
-    assert found == pytest.approx(expected, rel=0.05)
+    assert estimated_misses(accesses, lines, sets) == pytest.approx(lru_misses(accesses, lines, sets), rel=0.05)
 
 
-@pytest.mark.parametrize("ways", [4, 8, 16])
+@pytest.mark.parametrize("kind", ["anywhere", "one line again and again"])
+@pytest.mark.parametrize(("lines", "sets"), [(128, 32), (512, 64), (512, 16), (1024, 16), (512, 512)])
+@pytest.mark.parametrize("part", [0.5, 0.8, 1.5, 3.0])
+def test_misses_of_lines_at_random_places_are_near_those_of_their_sets(
+    kind: str, lines: int, sets: int, part: float
+) -> None:
+    """Some sets have more lines than others. One in ten accesses to a single line does not make its set a full one."""
+    rng = np.random.default_rng(lines)
+    n = 40_000
+    places = rng.integers(1 << 20, size=int(part * lines))
+    random = places[rng.integers(len(places), size=n)]
+    if kind != "anywhere":
+        random = np.where(rng.random(n) < 0.1, 5, random)
+    accesses = random.tolist()
+    found, expected = estimated_misses(accesses, lines, sets, 4), lru_misses(accesses, lines, sets)
+    assert found == pytest.approx(expected, abs=(0.06 if lines == 4 * sets else 0.035) * n)
+
+
+@pytest.mark.parametrize("ways", [1, 4, 8, 16])
 @pytest.mark.parametrize("stride", [1, 16, 65, 256])
 @pytest.mark.parametrize("fill", [0.5, 0.8, 1.5, 3.0])
 def test_a_loop_over_lines_misses_if_they_do_not_fit_into_their_sets(stride: int, ways: int, fill: float) -> None:
     """Of 64 sets with ``ways`` lines, a stride of 16 lines uses 4, one of 256 a single one."""
     sets = 64
     n_used = len({stride * place % sets for place in range(sets)})
-    loop = [stride * place for place in range(int(fill * ways * n_used))]
+    loop = [stride * place for place in range(max(int(fill * ways * n_used), 1))]
     accesses = loop * (20_000 // len(loop))
-    counts = reuse_counts(accesses, instructions_each=8)
     expected = lru_misses(accesses, sets * ways, sets)
-    found = estimated_misses(counts, 8 * len(accesses), sets * ways, sets)
+    found = estimated_misses(accesses, sets * ways, sets, instructions_each=16)
     assert found == pytest.approx(expected, abs=0.02 * len(accesses))
 
 
-def test_conflicts_count_beyond_what_hot_lines_explain() -> None:
-    assert beyond_noise(0.0, 100.0, 50.0) == beyond_noise(19.0, 100.0, 50.0) == beyond_noise(-9.0, 100.0, 50.0) == 0.0
-    assert beyond_noise(100.0, 100.0, 50.0) == pytest.approx(100.0)
-    assert beyond_noise(60.0, 100.0, 50.0) == pytest.approx(50.0)
-    assert beyond_noise(-50.0, 100.0, 50.0) == pytest.approx(-50.0)
+@pytest.mark.parametrize(("rows", "conflicts"), [(8, False), (9, True)])
+def test_columns_that_come_one_after_the_other_conflict_while_they_last(rows: int, conflicts: bool) -> None:
+    """The lines of a column are in one set, those of the next in another: over time all sets are used alike."""
+    sets, ways = 64, 8
+    one_column = [[column + sets * row for row in range(rows)] * 20 for column in range(4 * sets)]
+    accesses = [line for column in one_column for line in column]
+    expected = lru_misses(accesses, sets * ways, sets)
+    assert (expected > 0.5 * len(accesses)) == conflicts
+    found = estimated_misses(accesses, sets * ways, sets, instructions_each=8)
+    assert found == pytest.approx(expected, abs=0.02 * len(accesses))
+
+
+def naive_misses_by_turns(counts: np.ndarray, ways: float) -> float:
+    """Each bin's number of other lines between, then the part of its accesses that have too many."""
+    starts = turn_bin_starts()
+    inside = counts[TURN_FIELDS : TURN_FIELDS + TURN_BINS].astype(float)
+    inside[0] = 0
+    comes_later = inside.sum() - np.cumsum(inside)
+    widths = np.diff(starts)
+    kept = np.where(widths == 1, comes_later, comes_later + inside / 2) * widths / max(inside.sum(), 1)
+    kept[0] = 0
+    between = np.concatenate([[0], np.cumsum(kept)])
+    limit = ways - 0.5
+    beyond = np.clip((between[1:] - limit) / np.maximum(np.diff(between), 1e-12), 0, 1)
+    beyond[widths == 1] = between[:-1][widths == 1] >= limit
+    return float((inside * beyond).sum())
+
+
+def naive_misses_by_set(counts: np.ndarray, instructions: int, lines: int, sets: int) -> float:
+    """Each set's own accesses by reuse time, then its misses as those of a cache of its own."""
+    edges = np.array(room_for_distances().edges)
+    by_class = counts[:REUSE_BINS].astype(float).reshape(TIME_CLASSES, -1)
+    in_sets = counts[LINE_SET_FIELDS : LINE_SET_FIELDS + TIME_CLASSES * LINE_SETS].reshape(TIME_CLASSES, -1, sets)
+    total = 0.0
+    for one in range(sets):
+        share = in_sets[:, :, one].sum(axis=1) / np.maximum(by_class.sum(axis=1), 1)
+        own = (share[:, None] * by_class).ravel()
+        left = own.sum() - np.concatenate([[0], np.cumsum(own)])
+        rates = np.diff(edges) * (left[:-1] + left[1:]) / 2
+        between = left[0] / instructions + np.concatenate([[0], np.cumsum(rates)]) / instructions
+        total += np.interp(lines / sets + 0.5, between, left, left=left[0], right=0.0)
+    return float(total)
+
+
+@EXAMPLES
+@given(st.integers(0, 2**32 - 1), st.sampled_from([8, 64, 256]), st.sampled_from([1, 4, 32, 100]))
+def test_misses_of_sets_are_those_of_their_definitions(seed: int, sets: int, ways: int) -> None:
+    rng = np.random.default_rng(seed)
+    accesses = np.where(rng.random(3000) < 0.5, rng.integers(2000, size=3000), 64 * rng.integers(90, size=3000))
+    counts, n = reuse_counts(accesses.tolist(), 9, sets), 27_000
+    by_turns = float(misses_by_turns(counts, float(ways), turn_bin_starts()))
+    assert by_turns == pytest.approx(naive_misses_by_turns(counts, ways), rel=1e-6, abs=1e-6)
+    by_set = misses_by_set(counts, n, sets * ways, sets)
+    assert by_set == pytest.approx(naive_misses_by_set(counts, n, sets * ways, sets), rel=1e-6, abs=1e-6)
 
 
 @given(st.lists(st.integers(0, 500), min_size=33, max_size=REUSE_BINS), st.integers(1, 10**6))
@@ -130,9 +212,18 @@ def test_larger_caches_miss_no_more(counts: list[int], instructions: int) -> Non
     fields = np.zeros(REUSE_FIELDS, np.int64)
     fields[: len(counts)] = counts
     length = max(instructions, sum(counts))
-    misses = [estimated_misses(fields, length, lines) for lines in (1, 16, 256, 4096, 1 << 30)]
+    misses = [misses_by_time(fields, length, lines) for lines in (1, 16, 256, 4096, 1 << 30)]
     assert all(a >= b - 1e-6 for a, b in pairwise(misses))
     assert 0 <= misses[-1] <= misses[0] <= sum(counts)
+
+
+def fill_sets_alike(times: np.ndarray) -> None:
+    """Count the accesses of each class of reuse time in all sets alike."""
+    for first, first_set, sets in ((0, LINE_SET_FIELDS, LINE_SETS), (PAGE_FIELDS, PAGE_SET_FIELDS, PAGE_SETS)):
+        in_class = times[:, first : first + REUSE_BINS].reshape(len(times), TIME_CLASSES, -1).sum(axis=2)
+        place = np.arange(sets)
+        in_sets = (in_class[..., None] * (place + 1)) // sets - (in_class[..., None] * place) // sets
+        times[:, first_set : first_set + TIME_CLASSES * sets] = in_sets.reshape(len(times), -1)
 
 
 def test_waiting_is_misses_times_latency() -> None:
@@ -141,10 +232,10 @@ def test_waiting_is_misses_times_latency() -> None:
     times = np.zeros((3, REUSE_FIELDS), np.int64)
     times[1, bin_of(1 << 31)] = 1000  # never touched before
     times[2, bin_of(1)] = 1000  # touched the instruction before
-    times[:, LINE_SET_FIELDS:PAGE_SET_FIELDS] = 4
+    fill_sets_alike(times)
     waits = model.add(np.array([10_000, 20_000, 30_000]), times)
     assert waits.tolist() == pytest.approx([0, 0.1 * config.memory.latency_cycles, 0], rel=0.35)
-    assert model.line_bits == 5
+    assert model.selection.line_bits == 5
 
 
 @pytest.mark.parametrize("replacement", ["lru", "random"])
@@ -162,8 +253,7 @@ def test_waiting_for_page_walks_is_that_of_a_cache_of_pages(replacement: str) ->
         visits = 5000 // 128  # of a page, 128 lines long: the first access comes after all other pages
         times[:, PAGE_FIELDS + bin_of(200)] = 5000 - visits
         times[:, PAGE_FIELDS + bin_of(pages * 128 * 20)] = visits
-        times[:, LINE_SET_FIELDS:PAGE_SET_FIELDS] = 5000 // LINE_SETS
-        times[:, PAGE_SET_FIELDS:] = 5000 // PAGE_SETS
+        fill_sets_alike(times)
         model = WaitModel(config)
         waits.append(model.add(length * np.arange(1, n + 1), times)[-1])
     penalty = config.dtlb.miss_penalty_cycles
