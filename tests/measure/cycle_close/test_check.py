@@ -133,6 +133,15 @@ def test_a_check_given_to_measure_run_is_told_where_it_belongs(folder: Path) -> 
     assert "configurations: this is a file for `measure check-sampling`" in result.output
 
 
+def test_a_check_does_not_write_over_results_of_a_campaign(folder: Path) -> None:
+    (folder / "out").mkdir()
+    (folder / "out" / "plan.json").write_text(json.dumps({"campaign": {"name": "small"}}))
+    result = check(folder)
+    assert result.exit_code == 2
+    assert "has results of `measure run`, which would be lost" in result.output
+    assert [path.name for path in (folder / "out").iterdir()] == ["plan.json"]
+
+
 def test_files_of_older_versions_call_the_configurations_ways(folder: Path) -> None:
     path = folder / "c.yaml"
     new, _ = load_check(path)
