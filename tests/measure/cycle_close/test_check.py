@@ -113,6 +113,13 @@ def test_a_check_tells_good_sampling_from_bad(folder: Path) -> None:
         ),
         ("configurations:", "sweep: {warm: []}\nvariants: {}\nx:", "x: unknown key"),
         (
+            "baselines:",
+            "looks: 2\nbaselines:",
+            "c.yaml:10: looks: unknown key, expected one of: name, program, machine",
+        ),
+        ("baselines:", "software_metrics: {}\nbaselines:", "c.yaml:10: software_metrics: unknown key, expected one of"),
+        ("5k instructions", "5 ms", "c.yaml:5: got an interval in nanoseconds, expected instructions"),
+        (
             "samples: 1000}",
             "every: 7k}",
             "c.yaml:2: got intervals of 7000 instructions in 'configurations', expected multiples of 5000",
