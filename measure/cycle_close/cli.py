@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -12,6 +13,9 @@ from common.startup import starting
 from emulator.guest_options import Guest, guest_options, tell_misplaced_options
 from measure.console.output import command_console
 from measure.console.scheduler_option import scheduler_option
+
+if TYPE_CHECKING:
+    from measure.cycle_close.classifier import Base, Update, WhenFull
 
 _PICTURES = (".png", ".svg", ".pdf", ".jpg", ".jpeg")
 
@@ -79,14 +83,14 @@ def cycleclose(
     out: Path | None,
     interval: str,
     threshold: float,
-    base: str,
+    base: Base,
     dimensions: int,
-    signature: str,
+    signature: Literal["balanced", "hashed"],
     entries: int,
-    when_full: str,
-    update: str,
+    when_full: WhenFull,
+    update: Update,
     predictor: str,
-    unsampled: str,
+    unsampled: Literal["none", "last", "closest"],
     warm_up: str,
     wait_step: float,
     paper: bool,
@@ -138,10 +142,22 @@ def cycleclose(
         raise click.UsageError("--roll-back and --twice both leave nothing unsampled: give one of them")
     tell_misplaced_options(program, arguments)
     tracer_settings = Settings(
-        length, 32 if paper else dimensions, threshold / 100, base, entries, when_full, update, predictor,  # type: ignore[arg-type]
-        unsampled, "lines" if by_lines else "queues", references, branches,  # type: ignore[arg-type]
-        0.0 if paper else wait_step / 100, roll_back, signature="hashed" if paper else signature,  # type: ignore[arg-type]
-    )  # fmt: skip
+        interval_instructions=length,
+        dimensions=32 if paper else dimensions,
+        threshold=threshold / 100,
+        base=base,
+        entries=entries,
+        when_full=when_full,
+        update=update,
+        predictor=predictor,
+        unsampled=unsampled,
+        warm_up="lines" if by_lines else "queues",
+        warm_references=references,
+        warm_branches=branches,
+        wait_step=0.0 if paper else wait_step / 100,
+        roll_back=roll_back,
+        signature="hashed" if paper else signature,
+    )
     console = command_console()
     if machine is None:
         machine = built_in_machine()
