@@ -31,7 +31,9 @@ from measure.report.model import ReportData, Signals, VariantReport
 from measure.stats.correlation import Correlations, spearman
 
 SUMMARY_SCHEMA = 2
-SUMMARY_FORMAT, PERTURB_FORMAT = (f"perturbation-{command}-{SUMMARY_SCHEMA}" for command in ("run", "perturb"))
+SUMMARY_FORMAT = f"perturbation-run-{SUMMARY_SCHEMA}"
+PERTURB_FORMAT = f"perturbation-perturb-{SUMMARY_SCHEMA}"
+"""Of what `measure.foreign` writes by the same schema."""
 
 
 def analyse(
