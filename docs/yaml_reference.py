@@ -24,7 +24,7 @@ A *quantity* may have a unit prefix: `200k`, `1.5M`, `2G`. Unknown keys are erro
 """
 _KINDS = (
     ("A campaign", "campaign", "`measure run`, `measure partition`, `measure report`"),
-    ("A check of sampling", "sampling-check", "`measure check-sampling`; it has the keys of a campaign, too"),
+    ("A check of sampling", "sampling-check", "`measure check-sampling`"),
     ("A machine", "machine", "`machine:` of a campaign, `--machine` of commands"),
 )
 _QUANTITY = "\\d[\\d_]*"
@@ -55,7 +55,9 @@ def page() -> str:
         schema = all_schemas[kind]
         is_check = kind == "sampling-check"
         left_out = campaign_keys if is_check else set()
-        parts.append(f"## {title}\n\nFor {used_by}.\n\n" + "\n".join(_table(schema, left_out)))
+        shared = [f"`{key}`" for key in schema["properties"] if key in left_out]
+        besides = f" Of the keys of a campaign it has {', '.join(shared)}, and no others." if shared else ""
+        parts.append(f"## {title}\n\nFor {used_by}.{besides}\n\n" + "\n".join(_table(schema, left_out)))
         for name, part in schema.get("$defs", {}).items():
             if "properties" in part and not (is_check and name in campaign_parts):
                 about = _plain(part.get("description", ""))

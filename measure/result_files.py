@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,19 @@ from measure.errors import CampaignError, StoreError
 
 TRACES = "traces"
 """The folder, in a directory of results, where a store keeps runs (`measure.campaign.store`)."""
-_MADE_BY = {"perturbation-cycleclose": "measure cycleclose", "perturbation-phases": "measure phases"}
-"""By the format in a summary.json, without its version, the command that writes it."""
+SUMMARY_NAME = "summary.json"
+"""Where a command whose results have a directory says what it found."""
+MADE_BY = {
+    "perturbation-run": "measure run",
+    "perturbation-perturb": "measure perturb",
+    "perturbation-check": "measure check-sampling",
+    "perturbation-cycleclose": "measure cycleclose",
+    "perturbation-phases": "measure phases",
+    "perturbation-partition": "measure partition",
+    "perturbation-explanation": "measure explain",
+    "perturbation-comparison": "measure compare",
+}
+"""By the ``format`` of a result, without its version, the command that writes it."""
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
@@ -39,6 +50,15 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
 def write_text_atomically(path: Path, text: str) -> None:
     """`write_atomically` for a text in UTF-8."""
     write_atomically(path, lambda to: to.write_text(text, encoding="utf-8"))
+
+
+def write_result(path: Path, content: Mapping[str, Any]) -> None:
+    """Write what a command found, as JSON; by its ``format``, other commands know whose results these are.
+
+    Raises `StoreError`, and `KeyError` for a format that `MADE_BY` does not have.
+    """
+    MADE_BY[_without_version(content["format"])]
+    write_text_atomically(path, json.dumps(content, indent=1, allow_nan=False))
 
 
 def check_file_place(path: Path) -> None:
@@ -78,13 +98,13 @@ def check_own_results(directory: Path, command: str, campaign: str = "", program
     same name in another folder has the same directory by default. Raises `CampaignError` for results of another
     command, campaign or program.
     """
-    about, plan = (_json(directory / name) for name in ("summary.json", "plan.json"))
-    made_by = "measure run" if plan else _MADE_BY.get(str(about.get("format", "")).rpartition("-")[0], command)
+    about, plan = (_json(directory / name) for name in (SUMMARY_NAME, "plan.json"))
+    made_by = "measure run" if plan else MADE_BY.get(_without_version(str(about.get("format", ""))), command)
     what = ""
     if made_by != command:
         what = f"of `{made_by}`"
-    elif plan:
-        name = plan.get("campaign", {}).get("name", campaign)
+    elif campaign:
+        name = plan.get("campaign", {}).get("name") or about.get("check", campaign)
         what = "" if name == campaign else f"of campaign '{name}'"
     elif program is not None:
         traced = Path(str(about.get("program", program)))
@@ -93,6 +113,10 @@ def check_own_results(directory: Path, command: str, campaign: str = "", program
         raise CampaignError(
             f"{directory}: has results {what}, which would be lost: choose another directory with --out, or remove it"
         )
+
+
+def _without_version(format_name: str) -> str:
+    return format_name.rpartition("-")[0]
 
 
 def _json(path: Path) -> dict[str, Any]:

@@ -8,7 +8,6 @@ that linked it. If that is impossible (the build changed the program after linki
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
 import json
 import os
@@ -24,13 +23,10 @@ from common import build_cache, shared_folders
 from common.atomic_files import workspace, write_text
 from common.file_cache import cache_directory
 from common.listed_names import listed
-from common.source_digest import source_digest
 from instrumenter.building import made_programs
 from instrumenter.building.generated_sources import add_places, explain_no_events
 from instrumenter.building.left_out_flags import notices_about_build
-from instrumenter.building.openmp import HEADERS
 from instrumenter.building.program_build import (
-    PACKAGE,
     AnySampler,
     Build,
     HostSamplerConfig,
@@ -173,7 +169,6 @@ class ProjectRecipe:
         identity = {
             "tree": self.tree, "command": self.project.command, "binary": binary,
             "spec": spec.model_dump(mode="json"), "order": list(spec.metrics), "generator": generator_digest(),
-            "wrapper": _wrapper_digest(),
             "compiler": compiler_version(),
         }  # fmt: skip
         return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
@@ -229,13 +224,6 @@ def build_outputs(directory: Path, command: str) -> list[Path]:
 
 def _without_program(directory: Path, command: str) -> ProjectRecipe:
     return ProjectRecipe.of(Project(directory, command, ""), relinkable=True)
-
-
-@functools.cache
-def _wrapper_digest() -> str:
-    here = Path(__file__).parent
-    names = ("project", "project_tree", "made_programs", "openmp", "processor_options", "program_notices")
-    return source_digest([PACKAGE / "wrapper", HEADERS, *(here / f"{name}.py" for name in names)])
 
 
 class _Tree:

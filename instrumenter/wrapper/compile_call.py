@@ -22,11 +22,16 @@ from common import compiler_cache
 from common.atomic_files import is_replaced, move_file, workspace
 from common.elf_files import ARCHIVE_MAGIC, ELF_MAGIC
 from common.file_cache import cache_directory
-from common.source_digest import source_digest
 from instrumenter.building.code_size import has_code
 from instrumenter.building.generated_sources import add_places
 from instrumenter.building.left_out_flags import notices_about_flags
-from instrumenter.building.program_build import NULL_CONTROL_SOURCE, RUNTIME, RUNTIME_FLAGS, padding_source
+from instrumenter.building.program_build import (
+    NULL_CONTROL_SOURCE,
+    RUNTIME,
+    RUNTIME_FLAGS,
+    generator_digest,
+    padding_source,
+)
 from instrumenter.building.relink import PADDING_SOURCE, keep_link, wanted_symbols
 from instrumenter.building.toolchain import (
     ALWAYS,
@@ -339,7 +344,7 @@ class Wrapper:
         ]
 
     def _runtime_object(self, part: str, text: str, flags: list[str], suffix: str = ".c") -> Path:
-        identity = json.dumps([part, text, flags, self.toolchain.target, compiler_version(), source_digest([RUNTIME])])
+        identity = json.dumps([part, text, flags, self.toolchain.target, compiler_version(), generator_digest()])
         place = cache_directory() / "runtime" / f"{hashlib.sha256(identity.encode()).hexdigest()}.o"
         if not place.is_file():
             place.parent.mkdir(parents=True, exist_ok=True)

@@ -31,6 +31,9 @@ from measure.report.model import ReportData, Signals, VariantReport
 from measure.stats.correlation import Correlations, spearman
 
 SUMMARY_SCHEMA = 2
+SUMMARY_FORMAT = f"perturbation-run-{SUMMARY_SCHEMA}"
+PERTURB_FORMAT = f"perturbation-perturb-{SUMMARY_SCHEMA}"
+"""Of what `measure.foreign` writes by the same schema."""
 
 
 def analyse(
@@ -260,6 +263,7 @@ def _findings(
 def summary(data: ReportData, outcome: Outcome) -> dict[str, Any]:
     """The analysis as plain JSON types, nan as null (see `SUMMARY_JSON_SCHEMA`)."""
     return {
+        "format": SUMMARY_FORMAT,
         "schema": SUMMARY_SCHEMA,
         "campaign": data.title,
         "controls": data.controls or None,
@@ -334,6 +338,10 @@ SUMMARY_JSON_SCHEMA: dict[str, Any] = {
         "provenance",
     ],
     "properties": {
+        "format": {
+            "type": "string",
+            "description": f"Which command wrote it: {SUMMARY_FORMAT}; {PERTURB_FORMAT} for `measure perturb`",
+        },
         "schema": {"const": SUMMARY_SCHEMA, "description": "Version of this schema"},
         "campaign": {"type": "string"},
         "controls": {

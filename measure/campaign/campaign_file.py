@@ -9,14 +9,14 @@ from typing import Any, TypeVar
 
 from common.layered_yaml import read_layers
 from common.yaml_document import YamlDocument
-from measure.campaign.campaign_model import Campaign, Program
+from measure.campaign.campaign_model import Campaign, Program, SharedKeys
 from measure.campaign.machine_kind import check_machine_kind
 from measure.errors import CampaignError
 from measure.programs.compiler_flags import with_paths
 
 MOST_FILES = 2_000
 """Below a directory that a program sees."""
-AnyCampaign = TypeVar("AnyCampaign", bound=Campaign)
+AnyCampaign = TypeVar("AnyCampaign", bound=SharedKeys)
 
 
 def load_campaign(path: Path, settings: Sequence[str] = ()) -> tuple[Campaign, YamlDocument]:
@@ -62,7 +62,7 @@ def files_at(guest: str, host: Path) -> dict[str, Path]:
 def load_campaign_as(
     path: Path, model: type[AnyCampaign], settings: Sequence[str] = ()
 ) -> tuple[AnyCampaign, YamlDocument]:
-    """As `load_campaign`, for a subclass of `Campaign` with keys of its own."""
+    """As `load_campaign`, for another model with keys of its own."""
     document = read_layers(path, CampaignError, settings)
     return campaign_of(document, model), document
 
@@ -77,7 +77,8 @@ def campaign_of(document: YamlDocument, model: type[AnyCampaign]) -> AnyCampaign
         )
     campaign = document.validate(model, {})
     _check_given(document, campaign.program)
-    check_machine_kind(campaign, document)
+    if isinstance(campaign, Campaign):
+        check_machine_kind(campaign, document)
 
     def resolve(value: Path, *keys: str | int, may_be_directory: bool = False) -> Path:
         absolute = (document.place(*keys).folder / value).resolve()

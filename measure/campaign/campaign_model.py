@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import (
@@ -291,8 +291,8 @@ def _kind_of_machine(value: Any) -> str:
     return "host" if isinstance(value, dict | HostMachine) else "file"
 
 
-class Campaign(StrictModel):
-    """Baselines and instrumented runs of one program on one machine."""
+class SharedKeys(StrictModel):
+    """What a campaign and a check of sampling have in common: a program on a machine, and runs that are compared."""
 
     name: str = Field(
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
@@ -309,6 +309,62 @@ class Campaign(StrictModel):
     hardware_metrics: tuple[str, ...] = Field(
         min_length=2, description="PAPI presets whose relations are watched: `measure metrics` lists them"
     )
+    baselines: int = Field(
+        DEFAULT_RUNS,
+        ge=2,
+        le=1000,
+        description=f"Runs without software metrics; unpaired, 19 or more for verdicts. Default: {DEFAULT_RUNS}",
+    )
+    replicates: int = Field(DEFAULT_RUNS, ge=1, le=1000, description=f"Runs of each variant. Default: {DEFAULT_RUNS}")
+    seed: int = Field(1, ge=0, description="Everything random comes from it. Default: 1")
+    noise: Noise = Field(default_factory=lambda: Noise.model_validate({}))
+    limits: Limits = Field(default_factory=lambda: Limits.model_validate({}))
+    delta: float = Field(
+        DEFAULT_DELTA,
+        gt=0,
+        description=f"Change of z = atanh(rho) that still counts as none. Default: {DEFAULT_DELTA}",
+    )
+    alpha: float = Field(0.05, gt=0, lt=0.5, description="Chance of any false alarm in the campaign. Default: 0.05")
+
+    @field_validator("hardware_metrics", mode="before")
+    @classmethod
+    def _pairs(cls, value: Any) -> Any:
+        if isinstance(value, list | tuple) and len(value) < 2:
+            got = f"only {value[0]}" if value else "none"
+            raise ValueError(
+                f"got {got}, expected at least two metrics: a campaign watches how metrics relate to one another, "
+                "pair by pair; add another, `measure metrics` with the machine's file lists them"
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _each_once(self) -> Self:
+        for index, metric in enumerate(self.hardware_metrics):
+            if metric in self.hardware_metrics[:index]:
+                raise problem_at(f"{metric} is given twice", "hardware_metrics", index)
+        return self
+
+    @property
+    def host(self) -> HostMachine | None:
+        """The host as the machine; None for an emulated one."""
+        return self.machine if isinstance(self.machine, HostMachine) else None
+
+    @property
+    def machine_file(self) -> Path:
+        """The description of the emulated machine. Raises ValueError where the machine is the host."""
+        if isinstance(self.machine, HostMachine):
+            raise ValueError("the machine is the host, which has no description")
+        return self.machine
+
+    @property
+    def machine_name(self) -> str:
+        """The machine for a reader: its file, or `host`."""
+        return "host" if isinstance(self.machine, HostMachine) else str(self.machine)
+
+
+class Campaign(SharedKeys):
+    """Baselines and instrumented runs of one program on one machine."""
+
     software_metrics: dict[str, MetricSpec] = Field(
         default_factory=dict, description="Software metrics by name: what the instrumentation counts"
     )
@@ -328,13 +384,6 @@ class Campaign(StrictModel):
         True,
         description="Keep increments where their events happen; without it, -O2 moves them out of loops. Default: true",
     )
-    baselines: int = Field(
-        DEFAULT_RUNS,
-        ge=2,
-        le=1000,
-        description=f"Runs without software metrics; unpaired, 19 or more for verdicts. Default: {DEFAULT_RUNS}",
-    )
-    replicates: int = Field(DEFAULT_RUNS, ge=1, le=1000, description=f"Runs of each variant. Default: {DEFAULT_RUNS}")
     paired: bool = Field(
         True,
         description="Baseline i and run i of each variant share their noise, and the differences are tested. Needs at "
@@ -346,15 +395,6 @@ class Campaign(StrictModel):
         "which must be neither perturbed nor changed, and a positive control (a known change added to its traces), "
         "which must be found. Default: true",
     )
-    seed: int = Field(1, ge=0, description="Everything random comes from it. Default: 1")
-    noise: Noise = Field(default_factory=lambda: Noise.model_validate({}))
-    limits: Limits = Field(default_factory=lambda: Limits.model_validate({}))
-    delta: float = Field(
-        DEFAULT_DELTA,
-        gt=0,
-        description=f"Change of z = atanh(rho) that still counts as none. Default: {DEFAULT_DELTA}",
-    )
-    alpha: float = Field(0.05, gt=0, lt=0.5, description="Chance of any false alarm in the campaign. Default: 0.05")
     variance_runs: int = Field(
         0,
         ge=0,
@@ -382,20 +422,9 @@ class Campaign(StrictModel):
         "and how far alignments are off. Makes more runs. Default: false",
     )
 
-    @field_validator("hardware_metrics", mode="before")
-    @classmethod
-    def _pairs(cls, value: Any) -> Any:
-        if isinstance(value, list | tuple) and len(value) < 2:
-            got = f"only {value[0]}" if value else "none"
-            raise ValueError(
-                f"got {got}, expected at least two metrics: a campaign watches how metrics relate to one another, "
-                "pair by pair; add another, `measure metrics` with the machine's file lists them"
-            )
-        return value
-
     @model_validator(mode="after")
     def _names(self) -> Campaign:
-        """Check the names of metrics and variants, and that none is given twice."""
+        """Check the names of software metrics and variants, and that none is given twice."""
         for metric in self.software_metrics:
             where = ("software_metrics", metric)
             if not re.fullmatch(r"[A-Za-z_][\w.-]*", metric) or metric in BOUNDARY_COLUMNS:
@@ -408,9 +437,6 @@ class Campaign(StrictModel):
                 raise problem_at(f"'{metric}' is the name of a hardware metric: choose another", *where)
         for variant, metrics in self.variants.items():
             self._check_variant(variant, metrics)
-        for index, metric in enumerate(self.hardware_metrics):
-            if metric in self.hardware_metrics[:index]:
-                raise problem_at(f"{metric} is given twice", "hardware_metrics", index)
         return self
 
     def _check_variant(self, variant: str, metrics: tuple[str, ...]) -> None:
@@ -433,23 +459,6 @@ class Campaign(StrictModel):
     def in_second_run(self, metrics: Sequence[str]) -> tuple[str, ...]:
         """Those of ``metrics`` that a second run counts."""
         return tuple(metric for metric in metrics if self.software_metrics[metric].method == "second_run")
-
-    @property
-    def host(self) -> HostMachine | None:
-        """The host as the machine; None for an emulated one."""
-        return self.machine if isinstance(self.machine, HostMachine) else None
-
-    @property
-    def machine_file(self) -> Path:
-        """The description of the emulated machine. Raises ValueError where the machine is the host."""
-        if isinstance(self.machine, HostMachine):
-            raise ValueError("the machine is the host, which has no description")
-        return self.machine
-
-    @property
-    def machine_name(self) -> str:
-        """The machine for a reader: its file, or `host`."""
-        return "host" if isinstance(self.machine, HostMachine) else str(self.machine)
 
     @property
     def pairs(self) -> int:

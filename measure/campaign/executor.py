@@ -33,6 +33,19 @@ class Outcome:
     reused: int
     warnings: tuple[str, ...]
 
+    @property
+    def failure(self) -> str:
+        """A sentence on the runs that failed; empty when none did."""
+        if not self.failures:
+            return ""
+        first = self.failures[0]
+        return f"{len(self.failures)} runs failed, the first of variant '{first.spec.variant}': {first.reason}"
+
+    def check_complete(self) -> None:
+        """For the end of a command, when its report is written: raises `MeasureError` if runs failed."""
+        if self.failures:
+            raise MeasureError(f"{len(self.failures)} runs failed; the report is of the others")
+
 
 def make_run(spec: RunSpec) -> Run | str:
     """In a worker: the run, or the reason of its failure."""

@@ -15,7 +15,7 @@ from common.yaml_document import YamlDocument
 from measure.errors import CampaignError
 
 if TYPE_CHECKING:
-    from measure.campaign.campaign_model import Campaign
+    from measure.campaign.campaign_model import SharedKeys
 
 _HOW = {"probe": ", by a probe", "second_run": ", in a second run"}
 """How a software metric is counted, if not by a counter in the measured program."""
@@ -113,7 +113,7 @@ def list_host_metrics(used: Sequence[str] = (), width: int = _NO_LIMIT) -> Listi
     return Listing(tuple(lines))
 
 
-def _host_listing(path: Path, campaign: Campaign, document: YamlDocument, width: int) -> Listing:
+def _host_listing(path: Path, campaign: SharedKeys, document: YamlDocument, width: int) -> Listing:
     """As `list_metrics`, for a campaign on the host."""
     from measure.host.metrics import problems
 
@@ -137,7 +137,7 @@ def _entry(begin: str, text: str, width: int) -> list[str]:
     return lines or [begin]
 
 
-def _campaign(path: Path, settings: Sequence[str]) -> tuple[Campaign | None, YamlDocument | None]:
+def _campaign(path: Path, settings: Sequence[str]) -> tuple[SharedKeys | None, YamlDocument | None]:
     """The campaign in ``path``, or None when the file does not look like a campaign."""
     from measure.campaign.campaign_file import load_campaign
 
@@ -154,10 +154,12 @@ def _campaign(path: Path, settings: Sequence[str]) -> tuple[Campaign | None, Yam
     return None, None
 
 
-def _software(campaign: Campaign, width: int) -> list[str]:
-    names = campaign.software_metrics
-    if not names:
+def _software(campaign: SharedKeys, width: int) -> list[str]:
+    from measure.campaign.campaign_model import Campaign
+
+    if not isinstance(campaign, Campaign) or not campaign.software_metrics:
         return []
+    names = campaign.software_metrics
     longest = max(map(len, names))
     lines = ["Software metrics:"]
     for name, metric in names.items():

@@ -9,7 +9,7 @@ from common.yaml_document import YamlDocument
 from measure.errors import CampaignError
 
 if TYPE_CHECKING:
-    from measure.campaign.campaign_model import Campaign
+    from measure.campaign.campaign_model import Campaign, SharedKeys
 
 _MEMORY = "a real machine's pages and caches are as they come, and differ from run to run"
 
@@ -83,7 +83,7 @@ def _emulated_only(campaign: Campaign) -> Iterator[tuple[tuple[str | int, ...], 
         yield ("variance_runs",), "sources of noise cannot be drawn one by one on the host: leave the key out"
 
 
-def check_emulated(campaign: Campaign, document: YamlDocument, command: str) -> None:
+def check_emulated(campaign: SharedKeys, document: YamlDocument, command: str) -> None:
     """Raise `CampaignError`, with file and line, if the campaign is for the host: ``command`` needs the emulator."""
     if campaign.host is not None:
         raise CampaignError(

@@ -29,6 +29,7 @@ from measure.campaign.variance import redrawn, sources_of
 from measure.console.command_words import words_of_campaign
 from measure.errors import CampaignError
 from measure.programs.catalogue import ensure_project
+from measure.targets import target_sources
 
 if TYPE_CHECKING:
     from emulator.timing.machine_config import MachineConfig
@@ -60,7 +61,7 @@ class Plan:
 
 
 def content_keys(specs: Iterable[RunSpec]) -> tuple[str, ...]:
-    """For each run, the hash of everything that its trace depends on: its input files and the emulator included.
+    """For each run, the hash of everything that its trace depends on: its input files and its target's code included.
 
     Each input file is read once.
     """
@@ -71,8 +72,7 @@ def content_keys(specs: Iterable[RunSpec]) -> tuple[str, ...]:
 
     def key(spec: RunSpec) -> str:
         identity = spec.identity()
-        if spec.target == "emulated":
-            identity["emulator"] = _emulator_digest()
+        identity["sources"] = _target_digest(spec.target)
         identity["stdin"] = file_hash(spec.stdin) if spec.stdin else None
         identity["files"] = [(guest, file_hash(host)) for guest, host in spec.files]
         text = json.dumps(identity, sort_keys=True, separators=(",", ":"))
@@ -82,11 +82,9 @@ def content_keys(specs: Iterable[RunSpec]) -> tuple[str, ...]:
 
 
 @functools.cache
-def _emulator_digest() -> str:
-    """Hash of the emulator's sources: runs of one version are not mixed with those of another."""
-    import emulator
-
-    return source_digest([Path(emulator.__path__[0])])
+def _target_digest(target: str) -> str:
+    """Hash of the sources of ``target``: runs of one version are not mixed with those of another."""
+    return source_digest(target_sources(target))
 
 
 def checked_machine(campaign: Campaign, document: YamlDocument) -> tuple[str, MachineConfig]:

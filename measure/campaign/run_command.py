@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,16 +13,16 @@ from common.yaml_document import YamlDocument
 from measure.campaign.analysis import analyse, summary, with_explanation
 from measure.campaign.campaign_file import load_campaign
 from measure.campaign.campaign_model import Campaign
-from measure.campaign.executor import Failure, Outcome, Workers, execute_plan
+from measure.campaign.executor import Outcome, Workers, execute_plan
 from measure.campaign.explained import stored_sentences
 from measure.campaign.first_use import Preparation
 from measure.campaign.looks import load_history
 from measure.campaign.plan import Plan, make_plan
 from measure.campaign.plan_file import FILE_NAME, load_plan, save_plan
-from measure.campaign.plan_summary import SUMMARY_NAME, continue_history, describe_plan
+from measure.campaign.plan_summary import continue_history, describe_plan
 from measure.campaign.run_types import HOST, RunSpec
 from measure.campaign.store import Store
-from measure.campaign.terminal import print_result
+from measure.campaign.terminal import print_places, print_result
 from measure.cluster.choice import workers_on
 from measure.console.browser import open_in_browser
 from measure.console.command_words import shown_path
@@ -35,7 +34,7 @@ from measure.perturbation.similarity import align_in_threads
 from measure.programs.catalogue import ProgramError
 from measure.report.html import render
 from measure.report.model import ReportData
-from measure.result_files import check_results_place, write_text_atomically
+from measure.result_files import SUMMARY_NAME, check_results_place, write_result, write_text_atomically
 from measure.verdict_files.deliver import deliver
 from measure.verdict_files.options import NO_OPTIONS, VerdictOptions
 from measure.verdict_files.pair_tables import write_pairs
@@ -74,18 +73,6 @@ class Finished:
     outcome: Outcome
     data: ReportData
     directory: Path
-
-    @property
-    def failure(self) -> str:
-        """A sentence on the runs that failed; empty when none did."""
-        return _failure_text(self.outcome.failures)
-
-
-def _failure_text(failures: Sequence[Failure]) -> str:
-    """A sentence on the runs that failed; empty when none did."""
-    if not failures:
-        return ""
-    return f"{len(failures)} runs failed, the first of variant '{failures[0].spec.variant}': {failures[0].reason}"
 
 
 def run_campaign(
@@ -233,7 +220,7 @@ def _finish(
     if outcome.failures:
         first = outcome.failures[0]
         if not any(run.spec.variant != first.spec.variant for run in outcome.runs):
-            raise RunError(_failure_text(outcome.failures))
+            raise RunError(outcome.failure)
     with Status(console, "comparing runs") as status:
         aligner = workers.aligner if workers is not None else align_in_threads
         data = analyse(result.plan, outcome, lambda what: status.update(f"comparing runs: {what}"), aligner)
@@ -244,8 +231,7 @@ def _finish(
         explained = _explain(result.plan, data, directory, console, workers)
     data = with_explanation(data, result.plan, outcome, explained or {})
     with Status(console, "drawing the report"):
-        text = json.dumps(summary(data, outcome) | plain(data.ground_truth), indent=1, allow_nan=False)
-        write_text_atomically(directory / SUMMARY_NAME, text)
+        write_result(directory / SUMMARY_NAME, summary(data, outcome) | plain(data.ground_truth))
         write_pairs(data, directory)
         write_verdicts(data, directory)
         write_text_atomically(directory / "report.html", render(data, shown_path(str(directory))))
@@ -270,14 +256,13 @@ def _explain(
 def _tell(finished: Finished, console: Console, verdicts: VerdictOptions) -> int:
     """Print the result and deliver the verdicts. Raises `MeasureError` at the end when some runs failed."""
     directory = finished.directory
-    if finished.failure:
-        console.print(finished.failure, style="red")
+    outcome = finished.outcome
+    if outcome.failure:
+        console.print(outcome.failure, style="red")
     results = shown_path(str(directory))
     print_result(console, finished.data, results)
-    console.print(f"Report: {directory / 'report.html'}   Summary: {directory / 'summary.json'}", style="dim")
-    failures = finished.outcome.failures
-    sentences = [f"A run of {one.spec.variant} failed: {one.reason}" for one in failures]
+    print_places(console, directory)
+    sentences = [f"A run of {one.spec.variant} failed: {one.reason}" for one in outcome.failures]
     status = deliver(table_of(finished.data, sentences, finished.result.plan.campaign_file, results), verdicts)
-    if failures:
-        raise MeasureError(f"{len(failures)} runs failed; the report is of the others")
+    outcome.check_complete()
     return status

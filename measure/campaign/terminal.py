@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from rich.console import Console
@@ -15,6 +16,7 @@ from measure.report.finding_groups import grouped
 from measure.report.model import ReportData, VariantReport
 from measure.report.next_steps import next_steps, with_directory
 from measure.report.style import VERDICT_STYLES
+from measure.result_files import SUMMARY_NAME
 
 _WORST = 5
 
@@ -35,6 +37,11 @@ def print_result(console: Console, data: ReportData, results: str = "") -> None:
         if pairs := _worst(variant):
             _print_worst(console, variant, pairs)
     _print_findings(console, data, results)
+
+
+def print_places(console: Console, directory: Path) -> None:
+    """Print where report and summary are: in ``directory``."""
+    console.print(f"Report: {directory / 'report.html'}   Summary: {directory / SUMMARY_NAME}", style="dim")
 
 
 def _worst(variant: VariantReport) -> list[Pair]:

@@ -1,10 +1,10 @@
 """The commands ``measure cycleclose`` and ``measure check-sampling``: their options and help;
-`measure.cycle_close.command` and `measure.cycle_close.sampling_check` do the work."""
+`measure.cycle_close.command` and `measure.cycle_close.check_command` do the work."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -13,6 +13,9 @@ from common.startup import starting
 from emulator.guest_options import Guest, guest_options, tell_misplaced_options
 from measure.console.output import command_console
 from measure.console.scheduler_option import scheduler_option
+
+if TYPE_CHECKING:
+    from measure.cycle_close.classifier import Base, Update, WhenFull
 
 _PICTURES = (".png", ".svg", ".pdf", ".jpg", ".jpeg")
 
@@ -80,14 +83,14 @@ def cycleclose(
     out: Path | None,
     interval: str,
     threshold: float,
-    base: str,
+    base: Base,
     dimensions: int,
-    signature: str,
+    signature: Literal["balanced", "hashed"],
     entries: int,
-    when_full: str,
-    update: str,
+    when_full: WhenFull,
+    update: Update,
     predictor: str,
-    unsampled: str,
+    unsampled: Literal["none", "last", "closest"],
     warm_up: str,
     wait_step: float,
     paper: bool,
@@ -139,10 +142,22 @@ def cycleclose(
         raise click.UsageError("--roll-back and --twice both leave nothing unsampled: give one of them")
     tell_misplaced_options(program, arguments)
     tracer_settings = Settings(
-        length, 32 if paper else dimensions, threshold / 100, base, entries, when_full, update, predictor,  # type: ignore[arg-type]
-        unsampled, "lines" if by_lines else "queues", references, branches,  # type: ignore[arg-type]
-        0.0 if paper else wait_step / 100, roll_back, signature="hashed" if paper else signature,  # type: ignore[arg-type]
-    )  # fmt: skip
+        interval_instructions=length,
+        dimensions=32 if paper else dimensions,
+        threshold=threshold / 100,
+        base=base,
+        entries=entries,
+        when_full=when_full,
+        update=update,
+        predictor=predictor,
+        unsampled=unsampled,
+        warm_up="lines" if by_lines else "queues",
+        warm_references=references,
+        warm_branches=branches,
+        wait_step=0.0 if paper else wait_step / 100,
+        roll_back=roll_back,
+        signature="hashed" if paper else signature,
+    )
     console = command_console()
     if machine is None:
         machine = built_in_machine()
@@ -182,44 +197,6 @@ def check_sampling(
     \b
       measure check-sampling configs/campaigns/sampling.yaml
     """
-    console = command_console()
-    from measure.campaign.executor import execute_plan
-    from measure.campaign.store import Store
-    from measure.cluster.choice import workers_on
-    from measure.console.progress import RunsBar, Status
-    from measure.cycle_close.sampling_check import analyse_check, load_check, plan_check, summary_of
-    from measure.cycle_close.sampling_check_page import print_check, render_check
-    from measure.errors import CampaignError, MeasureError
-    from measure.programs.catalogue import ProgramError
-    from measure.result_files import write_text_atomically
+    from measure.cycle_close.check_command import run_check
 
-    check, document = load_check(campaign, settings)
-    try:
-        plan = plan_check(check, document, lambda message: console.print(message, style="dim"))
-    except ProgramError as error:
-        raise CampaignError(f"{document.where('program')}: {error}") from None
-    directory = out or Path("results") / check.name
-    with (
-        workers_on(scheduler, workers, console.print) as makers,
-        Store(directory) as store,
-        RunsBar(console) as bar,
-    ):
-        outcome = execute_plan(
-            plan.specs, store, keys=plan.keys, workers=makers, started=bar.start, progress=bar.advance
-        )
-    if outcome.failures:
-        first = outcome.failures[0]
-        console.print(
-            f"{len(outcome.failures)} runs failed, the first of variant '{first.spec.variant}': {first.reason}",
-            style="red",
-        )
-    with Status(console, "comparing runs") as status:
-        results = analyse_check(check, outcome, lambda what: status.update(f"comparing runs: {what}"))
-    text = json.dumps(summary_of(check, results, outcome), indent=1, allow_nan=False)
-    write_text_atomically(directory / "summary.json", text)
-    page = render_check(check, results)
-    write_text_atomically(directory / "report.html", page)
-    print_check(console, check, results)
-    console.print(f"Report: {directory / 'report.html'}   Summary: {directory / 'summary.json'}", style="dim")
-    if outcome.failures:
-        raise MeasureError(f"{len(outcome.failures)} runs failed; the report is of the others")
+    run_check(campaign, out, command_console(), workers=workers, scheduler=scheduler, settings=settings)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -34,7 +33,7 @@ from measure.cycle_close.signature import about_crowded_signatures
 from measure.cycle_close.tracer import Category, Interval, Settings, Tracer
 from measure.cycle_close.watch import Watch
 from measure.errors import CampaignError, MeasureError
-from measure.result_files import check_results_place, write_text_atomically
+from measure.result_files import SUMMARY_NAME, check_results_place, write_result, write_text_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -298,7 +297,7 @@ def _write_trace(job: Job, settings: Settings, directory: Path, traced: Traced, 
 
     results.write_table(directory, traced.columns, actual)
     about = summary_of(job, settings, traced, full)
-    write_text_atomically(directory / "summary.json", json.dumps(about, indent=1, allow_nan=False))
+    write_result(directory / SUMMARY_NAME, about)
     write_text_atomically(directory / "trace.html", trace_page.render_page(about, traced.columns, actual))
 
 

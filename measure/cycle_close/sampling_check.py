@@ -20,7 +20,7 @@ from pydantic import AliasChoices, Field, field_validator, model_validator
 from common.quantities import SHORTEST_TRACED_INTERVAL
 from common.yaml_document import YamlDocument
 from measure.campaign.campaign_file import load_campaign_as
-from measure.campaign.campaign_model import Campaign, Count, Sampling, StrictModel
+from measure.campaign.campaign_model import Campaign, Count, Sampling, SharedKeys, StrictModel
 from measure.campaign.executor import Outcome
 from measure.campaign.machine_kind import check_emulated
 from measure.campaign.plan import Plan, content_keys, make_plan
@@ -104,8 +104,8 @@ class SamplingConfiguration(StrictModel):
         return value
 
 
-class SamplingCheck(Campaign):
-    """A campaign whose variants are sampling configurations: the key ``configurations`` has them by name.
+class SamplingCheck(SharedKeys):
+    """Full simulations of a program, and sampling configurations: the key ``configurations`` has them by name.
 
     Files of older versions call it ``ways``.
     """
@@ -184,8 +184,8 @@ def plan_check(check: SamplingCheck, document: YamlDocument, notify: Callable[[s
     length, unit = check.sampling.interval
     if unit != "instructions":
         raise CampaignError(
-            f"{document.where('sampling', 'every')}: got an interval in cycles, expected instructions: cycles are only "
-            "estimated"
+            f"{document.where('sampling', 'every')}: got an interval in {unit}, expected instructions: cycles "
+            "are only estimated"
         )
     if length < SHORTEST_TRACED_INTERVAL:
         raise CampaignError(
@@ -194,12 +194,9 @@ def plan_check(check: SamplingCheck, document: YamlDocument, notify: Callable[[s
         )
     configurations = check.all_configurations()
     runs = check.baselines + check.replicates * len(configurations)
-    together = check.model_copy(
-        update={
-            "software_metrics": {}, "variants": {}, "baselines": runs, "variance_runs": 0,
-            "sampling": Sampling(mode="ideal", every=f"{length} instructions"),
-        }
-    )  # fmt: skip
+    together = Campaign.model_validate({key: getattr(check, key) for key in SharedKeys.model_fields}).model_copy(
+        update={"baselines": runs, "sampling": Sampling(mode="ideal", every=f"{length} instructions")}
+    )
     plan = make_plan(together, document, notify, "cycleclose")
     names = list(configurations)
     specs = []

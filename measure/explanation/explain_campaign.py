@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from measure.explanation.page import render_page
 from measure.explanation.paired_runs import PLAIN, PairedRuns
 from measure.explanation.remedy_file import write_remedy
 from measure.explanation.summary import as_json
-from measure.result_files import write_text_atomically
+from measure.result_files import write_result, write_text_atomically
 
 DEFAULT_PAIRS = 6
 DEFAULT_MINUTES = 3.0
@@ -100,6 +99,5 @@ def _write(found: Explained, plan: Plan, directory: Path) -> None:
     for one in found.explanations:
         if one.remedies and one.remedies[0].campaign:
             write_remedy(campaign, one.variant, one.remedies[0], directory / f"{one.variant}.yaml")
-    text = json.dumps(as_json(found.explanations, found.fine, plan_digest(plan)), indent=1, allow_nan=False)
-    write_text_atomically(directory / FILE, text)
+    write_result(directory / FILE, as_json(found.explanations, found.fine, plan_digest(plan)))
     write_text_atomically(directory / "explain.html", render_page(campaign.name, found.explanations, found.fine))

@@ -26,6 +26,7 @@ def as_json(explanations: Sequence[Explanation], fine: Mapping[str, str], plan: 
     ``cycles_percent`` of a remedy that takes several runs, each with some of the metrics, is that of the costliest one.
     ``plan``: hash of the explained runs."""
     return {
+        "format": SCHEMA,
         "schema": SCHEMA,
         "plan": plan,
         "variants": {one.variant: _variant(one) for one in explanations},

@@ -3,18 +3,17 @@ verdict."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 
-from measure.campaign.terminal import print_result
+from measure.campaign.terminal import print_places, print_result
 from measure.console.progress import Status
 from measure.foreign.compare import Levels, compare, summary_of
 from measure.foreign.gather import gather, grouped, matching
 from measure.report.html import render
-from measure.result_files import check_results_place, write_text_atomically
+from measure.result_files import SUMMARY_NAME, check_results_place, write_result, write_text_atomically
 from measure.verdict_files.deliver import deliver
 from measure.verdict_files.options import NO_OPTIONS, VerdictOptions
 from measure.verdict_files.pair_tables import write_pairs
@@ -44,12 +43,11 @@ def run_perturb(
     with Status(console, "reading traces") as status:
         gathered = gather(paths, grouped(runs), metrics=metrics, format=format)
         data = compare(gathered, levels, directory.name, lambda what: status.update(f"comparing runs: {what}"))
-        text = json.dumps(summary_of(data, gathered), indent=1, allow_nan=False)
-        write_text_atomically(directory / "summary.json", text)
+        write_result(directory / SUMMARY_NAME, summary_of(data, gathered))
         write_pairs(data, directory)
         write_verdicts(data, directory)
         status.update("drawing the report")
         write_text_atomically(directory / "report.html", render(data))
     print_result(console, data)
-    console.print(f"Report: {directory / 'report.html'}   Summary: {directory / 'summary.json'}", style="dim")
+    print_places(console, directory)
     return deliver(table_of(data), verdicts)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from measure.arguments import check_number, check_word
-from measure.campaign.analysis import findings_of_variant, summary
+from measure.campaign.analysis import PERTURB_FORMAT, findings_of_variant, summary
 from measure.campaign.executor import Outcome
 from measure.campaign.run_types import BASELINE
 from measure.foreign.gather import Gathered, measured
@@ -132,7 +132,7 @@ def _metric_findings(gathered: Gathered, only_after: dict[str, tuple[str, ...]])
 
 def summary_of(data: ReportData, gathered: Gathered) -> dict[str, Any]:
     """`summary.json` as from `measure run`, with the files and formats in addition."""
-    document = summary(data, Outcome((), (), 0, ()))
+    document = summary(data, Outcome((), (), 0, ())) | {"format": PERTURB_FORMAT}
     document["runs"] = {"done": len(gathered.traces), "reused": 0, "failed": 0}
     document["files"] = {
         group: [{"path": str(trace.path), "format": trace.format, "records": trace.n_records} for trace in traces]

@@ -29,11 +29,11 @@ from measure.partitioning.group_verdicts import Accept
 from measure.partitioning.hardware import counting_everything, events_of, split_hardware
 from measure.partitioning.oracle import FIRST_REPLICATES, CampaignOracle, Settings
 from measure.partitioning.page import NextCommands, next_steps, render_page
-from measure.partitioning.result import PartitionResult, summary_text, write_campaigns
+from measure.partitioning.result import PartitionResult, summary_of, write_campaigns
 from measure.partitioning.search_types import Group, Oracle, Verdict
 from measure.partitioning.timed_search import Session, SessionOracles, SessionResult
 from measure.partitioning.verdict_memory import Memory, RememberingOracle, default_path
-from measure.result_files import write_text_atomically
+from measure.result_files import write_result, write_text_atomically
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -154,7 +154,7 @@ def search_partition(request: Request, console: Console, spent_seconds: float = 
     exit_status = 1 if failed else session.exit_status
     if found.is_empty and (directory / "partition.json").exists():
         return Searched(outcome, (), next_steps(outcome, _next_commands(request, outcome, ())), exit_status, directory)
-    write_text_atomically(directory / "partition.json", summary_text(outcome))
+    write_result(directory / "partition.json", summary_of(outcome))
     files = write_campaigns(outcome, campaign, document, directory)
     steps = next_steps(outcome, _next_commands(request, outcome, files))
     write_text_atomically(directory / "partition.html", render_page(outcome, steps))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import re
@@ -221,7 +220,7 @@ class PartitionResult:
         return lines
 
 
-def summary_text(outcome: PartitionResult) -> str:
+def summary_of(outcome: PartitionResult) -> dict[str, Any]:
     """The content of ``partition.json``."""
 
     def plain(verdict: Verdict | None) -> dict[str, Any] | None:
@@ -236,7 +235,8 @@ def summary_text(outcome: PartitionResult) -> str:
             "runs": verdict.runs,
         }
 
-    document = {
+    return {
+        "format": "perturbation-partition-1",
         "schema": 1,
         "campaign": outcome.name,
         "software_metrics": list(outcome.metrics),
@@ -269,7 +269,6 @@ def summary_text(outcome: PartitionResult) -> str:
             for group, verdict in outcome.tested.items()
         ],
     }
-    return json.dumps(document, indent=1, allow_nan=False)
 
 
 def write_campaigns(

@@ -6,7 +6,6 @@ programs.
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Sequence
@@ -40,7 +39,13 @@ from measure.program_phases.kmeans import Starts
 from measure.program_phases.points import SimulationPoints, simulation_points
 from measure.program_phases.projection import project
 from measure.program_phases.terminal import print_estimates, print_phases, print_warning
-from measure.result_files import check_results_place, write_atomically, write_text_atomically
+from measure.result_files import (
+    SUMMARY_NAME,
+    check_results_place,
+    write_atomically,
+    write_result,
+    write_text_atomically,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -324,8 +329,7 @@ def _write_summary(directory: Path, about: dict[str, Any], written: Sequence[str
     for name in _MAY_BE_LEFT:
         if name not in written:
             (directory / name).unlink(missing_ok=True)
-    text = json.dumps(about, indent=1, allow_nan=False)
-    write_text_atomically(directory / "summary.json", text)
+    write_result(directory / SUMMARY_NAME, about)
 
 
 def _write(
@@ -382,7 +386,7 @@ def _write_page(
 
         metrics = metrics_of(table)
     shown = Shown(
-        about, edges, str(directory), [*files, "summary.json"], None if machine is None else str(machine), vectors,
+        about, edges, str(directory), [*files, SUMMARY_NAME], None if machine is None else str(machine), vectors,
         found, metrics, uniform, judged,
     )  # fmt: skip
     write_text_atomically(directory / "phases.html", render_page(shown))

@@ -6,9 +6,22 @@ that the command itself runs on; ``fake`` returns made-up traces at once, for te
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Protocol
 
 from measure.campaign.run_types import HOST, Run, RunSpec
+
+_ROOT = Path(__file__).parents[2]
+_ON_EMULATOR = (
+    "common", "emulator", "measure/targets/emulated.py", "measure/targets/program_file.py",
+    "measure/targets/second_run.py",
+)  # fmt: skip
+_SOURCES: dict[str, tuple[str, ...]] = {
+    "emulated": _ON_EMULATOR,
+    "cycleclose": (*_ON_EMULATOR, "measure/targets/cycleclose.py", "measure/cycle_close"),
+    HOST: ("measure/targets/host.py", "measure/targets/program_file.py", "measure/host"),
+    "fake": ("measure/targets/fake.py",),
+}
 
 
 class Target(Protocol):
@@ -38,3 +51,12 @@ def target_named(name: str) -> Target:
     from measure.targets.emulated import EmulatedTarget
 
     return EmulatedTarget()
+
+
+def target_sources(name: str) -> tuple[Path, ...]:
+    """The files and folders of sources that decide what a run on the target called ``name`` counts.
+
+    Those of the instrumenter are not among them: the key of the run's program depends on these. Raises `KeyError` for
+    a target that does not exist.
+    """
+    return tuple(_ROOT / place for place in _SOURCES[name])

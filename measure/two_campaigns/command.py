@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import asdict
 from pathlib import Path
@@ -16,7 +15,7 @@ from measure.console.tables import print_table
 from measure.perturbation.analysis_types import BROKEN
 from measure.perturbation.wording import p_number
 from measure.report.style import VERDICT_STYLES
-from measure.result_files import check_results_place, write_text_atomically
+from measure.result_files import check_results_place, write_result, write_text_atomically
 from measure.two_campaigns.comparison import (
     NULL_HYPOTHESIS,
     CampaignsCompared,
@@ -30,6 +29,7 @@ from measure.verdict_files.deliver import deliver
 from measure.verdict_files.options import VerdictOptions
 
 COMPARISON_SCHEMA = 1
+COMPARISON_FORMAT = f"perturbation-comparison-{COMPARISON_SCHEMA}"
 _MOST_PAIRS = 5
 
 
@@ -50,8 +50,7 @@ def run_compare(
     check_results_place(directory)
     with Status(console, "comparing two campaigns"):
         found = compare_results(before, after, delta=delta, alpha=alpha)
-    text = json.dumps(as_json(found), indent=1, allow_nan=False)
-    write_text_atomically(directory / "compare.json", text)
+    write_result(directory / "compare.json", as_json(found))
     write_text_atomically(directory / "compare.html", render_page(found))
     _print(console, found)
     console.print(f"Page: {directory / 'compare.html'}   For programs: {directory / 'compare.json'}", style="dim")
@@ -61,6 +60,7 @@ def run_compare(
 def as_json(found: CampaignsCompared) -> dict[str, Any]:
     """The comparison as plain JSON types, nan and unbounded ends of intervals as null."""
     return {
+        "format": COMPARISON_FORMAT,
         "schema": COMPARISON_SCHEMA,
         "before": found.before,
         "after": found.after,

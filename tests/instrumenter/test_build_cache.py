@@ -11,6 +11,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
+from types import ModuleType
 from typing import BinaryIO
 
 import pytest
@@ -18,9 +19,12 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
 from common.file_cache import cache_directory
+from common.source_digest import SUFFIXES
 from emulator.linux.kernel.clock import DEFAULT_EPOCH_SECONDS
 from instrumenter.building import program_build as build_module
-from instrumenter.building.program_build import Build, SamplerConfig, build_program
+from instrumenter.building import project as project_module
+from instrumenter.building.program_build import Build, Recipe, SamplerConfig, build_program
+from instrumenter.building.project import Project, ProjectRecipe
 from instrumenter.building.toolchain import BUILD_DATE, GUEST_TARGET, Toolchain, without_preprocessor_flags
 from instrumenter.errors import SourceError, ToolchainError
 from instrumenter.rewrite.counter_layout import Placement
@@ -272,3 +276,26 @@ def test_flags_that_spoil_the_preprocessors_output_are_left_out(tmp_path: Path) 
     source = tmp_path / "comments.c"
     source.write_text("int n; /* one */\nint m;\n")
     assert Toolchain(None).preprocess(source, ["-C", "-P"]) == Toolchain(None).preprocess(source, [])
+
+
+def test_builds_are_kept_by_all_sources_of_the_instrumenter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of flags that are left out and of the C library were missing: old builds were taken after a change."""
+    monkeypatch.setattr(build_module, "source_digest", lambda paths: " ".join(map(str, paths)))
+    hashed = [Path(path) for path in build_module.generator_digest.__wrapped__().split()]
+    files = [path for path in build_module.PACKAGE.rglob("*.*") if path.is_file() and path.suffix != ".pyc"]
+    assert build_module.PACKAGE / "building" / "left_out_flags.py" in files
+    assert [path for path in files if path.suffix not in SUFFIXES or not any(map(path.is_relative_to, hashed))] == []
+
+
+@pytest.mark.parametrize("module", [build_module, project_module])
+def test_a_build_of_another_instrumenter_is_not_taken(module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    def key() -> str:
+        if module is build_module:
+            return Recipe({Path("a.c"): ""})._cache_path({}, 0).name
+        recipe = ProjectRecipe(Project(Path("a"), "make", "a"), "tree")
+        return recipe._cache_path(recipe._spec({}, 0)).name
+
+    before = key()
+    assert key() == before
+    monkeypatch.setattr(module, "generator_digest", lambda: "another")
+    assert key() != before

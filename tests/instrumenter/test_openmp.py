@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import shutil
 import subprocess
@@ -10,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from instrumenter.building.openmp import ENTRY, HEADERS, NOTICE, openmp_notices, without
-from instrumenter.building.program_build import build_program, generator_digest
+from instrumenter.building.openmp import ENTRY, NOTICE, openmp_notices, without
+from instrumenter.building.program_build import build_program
 from instrumenter.building.project import Project, ProjectRecipe, linked_programs
 from instrumenter.building.toolchain import HOST_TARGET
 from instrumenter.errors import SourceError
@@ -187,19 +186,6 @@ def test_a_build_that_wants_openmp_defined_fails_with_the_reason(directory: Path
     (directory / "app.c").write_text("#ifndef _OPENMP\n#error needs OpenMP\n#endif\nint main(void) { return 0; }\n")
     with pytest.raises(SourceError, match="error: needs OpenMP"):
         linked_programs(directory, "$CC -fopenmp app.c -o app", lambda text: None)
-
-
-def test_the_header_is_part_of_a_project_build_only(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A build's key covers the header, but that of a program from sources does not: recorded builds stay valid."""
-    runtime = HEADERS.parent / "runtime"
-    assert not HEADERS.is_relative_to(runtime)
-    from instrumenter.building import project
-
-    asked: list[list[Path]] = []
-    monkeypatch.setattr(project, "source_digest", lambda paths: json.dumps([str(path) for path in paths]))
-    asked.append([Path(path) for path in json.loads(project._wrapper_digest.__wrapped__())])
-    assert HEADERS in asked[0]
-    assert "headers" not in generator_digest()
 
 
 @pytest.mark.parametrize(

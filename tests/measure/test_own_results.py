@@ -7,8 +7,21 @@ from pathlib import Path
 
 import pytest
 
+from measure.campaign.analysis import PERTURB_FORMAT, SUMMARY_FORMAT
+from measure.cycle_close import command as cycleclose_command
+from measure.cycle_close import sampling_check
 from measure.errors import CampaignError, StoreError
-from measure.result_files import check_own_results, check_results_place, write_atomically
+from measure.program_phases import command as phases_command
+from measure.result_files import MADE_BY, check_own_results, check_results_place, write_atomically, write_result
+
+SUMMARIES = {
+    "measure run": SUMMARY_FORMAT,
+    "measure perturb": PERTURB_FORMAT,
+    "measure check-sampling": sampling_check.SUMMARY_FORMAT,
+    "measure cycleclose": cycleclose_command.SUMMARY_FORMAT,
+    "measure phases": phases_command.SUMMARY_FORMAT,
+}
+"""By the command that writes it, the format of a summary.json."""
 
 
 def with_results(directory: Path, campaign: str | None = None, summary_format: str | None = None) -> Path:
@@ -60,6 +73,32 @@ def test_other_results_are_not_lost(
     with pytest.raises(CampaignError, match=r"r: has results of .*choose another directory with --out") as caught:
         check_own_results(directory, command, "two" if command == "measure run" else "")
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("command", SUMMARIES)
+def test_a_summary_is_taken_for_its_own_commands(tmp_path: Path, command: str) -> None:
+    directory = with_results(tmp_path / "r", None, SUMMARIES[command])
+    check_own_results(directory, command)
+    for other in SUMMARIES.keys() - {command}:
+        with pytest.raises(CampaignError, match=f"has results of `{command}`, which would be lost"):
+            check_own_results(directory, other)
+
+
+def test_results_of_another_sampling_check_are_not_lost(tmp_path: Path) -> None:
+    (tmp_path / "summary.json").write_text(json.dumps({"format": "perturbation-check-2", "check": "one"}))
+    check_own_results(tmp_path, "measure check-sampling", "one")
+    with pytest.raises(CampaignError, match="has results of campaign 'one', which would be lost"):
+        check_own_results(tmp_path, "measure check-sampling", "two")
+
+
+def test_no_result_is_written_whose_command_is_not_known(tmp_path: Path) -> None:
+    for format_name in MADE_BY:
+        write_result(tmp_path / "result.json", {"format": f"{format_name}-1", "n": 1})
+    assert json.loads((tmp_path / "result.json").read_text())["n"] == 1
+    for content in ({"schema": 1}, {"format": "perturbation-other-1"}):
+        with pytest.raises(KeyError):
+            write_result(tmp_path / "other.json", content)
+    assert not (tmp_path / "other.json").exists()
 
 
 def test_the_place_of_results_is_checked_for_others(tmp_path: Path) -> None:

@@ -100,6 +100,7 @@ def test_fake_campaign_finds_the_variant_that_perturbs(folder: Path) -> None:
     assert result.exit_code == 0, result.output
     summary = json.loads((folder / "out" / "summary.json").read_text())
     jsonschema.validate(summary, SUMMARY_JSON_SCHEMA)
+    assert summary["format"] == "perturbation-run-2"
     assert summary["runs"] == {"done": 28, "reused": 0, "failed": 0}
     assert summary["variants"]["heavy"]["inner"]["verdict"] == "perturbed"
     assert summary["variants"]["light"]["inner"]["verdict"] != "perturbed"

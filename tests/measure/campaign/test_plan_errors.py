@@ -73,7 +73,7 @@ def test_each_input_file_is_read_once(tmp_path: Path, monkeypatch: pytest.Monkey
     ]  # fmt: skip
     monkeypatch.setattr(Path, "read_bytes", counted)
     keys = content_keys(specs)
-    assert read == [path]
+    assert read.count(path) == 1
     assert len(set(keys)) == 5
     monkeypatch.undo()
     path.write_text("other")

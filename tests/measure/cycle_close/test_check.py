@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 import pytest
+import yaml
 from click.testing import CliRunner, Result
+from pydantic import ValidationError
 from rich.console import Console
 
+from common.quantities import parse_count
 from measure.campaign.run_types import BASELINE
 from measure.cli import main
 from measure.cycle_close import sampling_check_page
@@ -26,6 +30,8 @@ from measure.cycle_close.sampling_check import (
     load_check,
 )
 from measure.cycle_close.sampling_check_page import describe, headline, next_steps, print_check, told
+from measure.cycle_close.tracer import Settings
+from measure.errors import ArgumentError
 from tests.measure.report.page_structure import problems
 
 ROOT = Path(__file__).parent.parent.parent.parent
@@ -113,6 +119,13 @@ def test_a_check_tells_good_sampling_from_bad(folder: Path) -> None:
         ),
         ("configurations:", "sweep: {warm: []}\nvariants: {}\nx:", "x: unknown key"),
         (
+            "baselines:",
+            "looks: 2\nbaselines:",
+            "c.yaml:10: looks: unknown key, expected one of: name, program, machine",
+        ),
+        ("baselines:", "software_metrics: {}\nbaselines:", "c.yaml:10: software_metrics: unknown key, expected one of"),
+        ("5k instructions", "5 ms", "c.yaml:5: got an interval in nanoseconds, expected instructions"),
+        (
             "samples: 1000}",
             "every: 7k}",
             "c.yaml:2: got intervals of 7000 instructions in 'configurations', expected multiples of 5000",
@@ -133,6 +146,15 @@ def test_a_check_given_to_measure_run_is_told_where_it_belongs(folder: Path) -> 
     assert "configurations: this is a file for `measure check-sampling`" in result.output
 
 
+def test_a_check_does_not_write_over_results_of_a_campaign(folder: Path) -> None:
+    (folder / "out").mkdir()
+    (folder / "out" / "plan.json").write_text(json.dumps({"campaign": {"name": "small"}}))
+    result = check(folder)
+    assert result.exit_code == 2
+    assert "has results of `measure run`, which would be lost" in result.output
+    assert [path.name for path in (folder / "out").iterdir()] == ["plan.json"]
+
+
 def test_files_of_older_versions_call_the_configurations_ways(folder: Path) -> None:
     path = folder / "c.yaml"
     new, _ = load_check(path)
@@ -150,6 +172,34 @@ def test_a_configuration_is_described_by_what_differs_from_the_paper() -> None:
     )
     configuration = SamplingConfiguration.model_validate({"roll_back": True, "every": "20k"})
     assert describe(configuration) == "every 20,000, roll back"
+
+
+def test_a_configuration_has_the_settings_of_the_tracer() -> None:
+    """Names, defaults and words, but for the word that leaves intervals without an estimate, which a check compares."""
+    of_tracer = {field.name: field.default for field in fields(Settings) if field.name != "interval_instructions"}
+    assert SamplingConfiguration().model_dump(exclude={"every", "samples"}) == of_tracer
+    theirs, own = get_type_hints(Settings), SamplingConfiguration.model_fields
+    for name in of_tracer:
+        left_out = {"none"} if name == "unsampled" else set()
+        assert set(get_args(own[name].annotation)) == set(get_args(theirs[name])) - left_out, name
+    for name, field in own.items():
+        said = yaml.safe_load(str(field.description).rpartition("Default: ")[2])
+        is_count = isinstance(said, str) and isinstance(field.default, int)
+        assert (parse_count(said) if is_count else said) == field.default, name
+
+
+@pytest.mark.parametrize("value", [-1, 0, 1e-9, 0.5, 1, 2, 10, 11, 65536, 65537])
+def test_a_configuration_may_have_the_numbers_that_the_tracer_takes(value: Any) -> None:
+    for field in fields(Settings):
+        if isinstance(field.default, bool | str) or field.name == "interval_instructions":
+            continue
+        problems: list[Exception] = []
+        for model in (Settings, SamplingConfiguration):
+            try:
+                model(**{field.name: value})
+            except (ArgumentError, ValidationError) as error:
+                problems.append(error)
+        assert len(problems) in (0, 2), (field.name, problems)
 
 
 @pytest.mark.slow

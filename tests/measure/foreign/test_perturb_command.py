@@ -44,6 +44,7 @@ def invoke(*arguments: object) -> Result:
 def written(out: Path) -> dict[str, Any]:
     document: dict[str, Any] = json.loads((out / "summary.json").read_text())
     jsonschema.validate(document, SUMMARY_JSON_SCHEMA)
+    assert document["format"] == "perturbation-perturb-2"
     return document
 
 

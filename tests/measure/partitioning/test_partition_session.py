@@ -25,7 +25,7 @@ from measure.partitioning import command
 from measure.partitioning.budget import Budget
 from measure.partitioning.cli import partition
 from measure.partitioning.oracle import CampaignOracle
-from measure.partitioning.result import PartitionResult, summary_text
+from measure.partitioning.result import PartitionResult, summary_of
 from measure.partitioning.search_types import Group, Verdict
 from measure.partitioning.synthetic import SyntheticOracle
 from measure.partitioning.timed_search import Session, SessionOracles, SessionResult
@@ -118,7 +118,7 @@ def test_the_best_so_far_covers_all_metrics_and_tells_what_was_tested(
         assert f"Stopped by {found.stopped}" in " ".join(outcome.sentences())
     proved = " ".join(outcome.sentences()).startswith(("Proved: ", "Not proved: "))
     assert proved == bool(found.progress.best.groups or found.progress.proof == "optimal")
-    told = json.loads(summary_text(outcome))
+    told = json.loads(json.dumps(summary_of(outcome), allow_nan=False))
     assert [one["status"] for one in told["groups"]] == [one.status for one in outcome.groups]
     assert told["confirmed"] == all(one["status"] == "validated" for one in told["groups"])
 
