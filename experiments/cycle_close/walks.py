@@ -67,14 +67,14 @@ READS = 1_000_000
 
 
 def build(folder: Path) -> Path:
-    """The program: number and distance of the bytes of both walks, their columns, and the reads of a turn, are its arguments."""
+    """The program; its arguments: bytes, their distance and columns of both walks, and the reads of a turn."""
     path = folder / "walks.c"
     path.write_text(SOURCE)
     return build_program([path], ["-O2"]).elf_path
 
 
 def measure(
-    elf: Path, walks: tuple[tuple[int, int], ...], machine: Path, reads: int, interval: int
+    elf: Path, walks: tuple[tuple[int, int, int], ...], machine: Path, reads: int, interval: int
 ) -> dict[str, tuple]:
     """By way of sampling: the mean deviation of CPI and that of the whole run [%], and the part simulated [%]."""
     config = load_machine(machine)

@@ -20,6 +20,7 @@ from emulator.engine.reuse_counts import (
     PAGE_SET_FIELDS,
     PAGE_SETS,
     TURN_SETS,
+    bin_edges,
     turn_bin_starts,
 )
 from emulator.events import TraceSelection
@@ -69,10 +70,14 @@ class WaitModel:
             has_history.append(config.dtlb.replacement != "lru")
             first_bins.append(PAGE_FIELDS)
             sets.append(_set_counts(config.dtlb.sets, units, PAGE_SET_FIELDS, PAGE_SETS))
+        turn_bins, edges = turn_bin_starts(), bin_edges()
+        # Half a turn less: the access itself is one, too. Simulated sets have more misses than with a whole one less.
+        turn_middles = np.maximum(turn_bins[:-1] + turn_bins[1:] - (np.diff(turn_bins) == 1) - 1, 0) / 2
         self.arrays = Waits(
             np.zeros(1, np.int64), np.zeros(1024, np.int64), np.array(sizes, np.float64), np.array(below, np.float64),
             np.array(has_history), np.zeros((len(sizes), 1024)), np.array(first_bins),
-            SetCounts(*np.array(sets).T.copy()), np.array([turn_sets]), turn_bin_starts(),
+            SetCounts(*np.array(sets).T.copy()), np.array([turn_sets]), turn_bins,
+            turn_middles, (edges[:-1] + edges[1:]) / 2,
             room_for_distances(), room_for_classes(),
         )  # fmt: skip
 

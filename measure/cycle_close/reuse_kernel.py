@@ -7,9 +7,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from emulator.engine.reuse_counts import BINS_PER_OCTAVE, REUSE_BINS, bin_edges
+from emulator.engine.reuse_counts import BINS_PER_OCTAVE, REUSE_BINS, TURN_FIELDS, bin_edges
 from emulator.kernels.jit import inline_kernel, kernel
-from measure.cycle_close.set_kernel import Classes, SetCounts, find_classes, misses_by_turns, misses_of_sets
+from measure.cycle_close.set_kernel import (
+    Classes,
+    SetCounts,
+    find_classes,
+    misses_by_turns,
+    misses_of_sets,
+    random_misses,
+)
 
 Longs = NDArray[np.int64]
 Doubles = NDArray[np.float64]
@@ -79,8 +86,8 @@ class Waits(NamedTuple):
     first entry 0; for each of n levels, caches and then a TLB, ``lines`` or pages, ``latencies`` (of a miss) [cycles],
     ``has_history``, (n,), and ``fills``, (n, m), misses from the start to each of ``ends``. ``first_bins``, (n,): where
     the bins of a level are among the fields of an interval's reuse counts; ``sets``: how these count its accesses by
-    sets. ``turn_sets``, (1,): sets of the first level whose turns are counted, in ``turn_bins``. ``distances``,
-    ``classes``: scratch space.
+    sets. ``turn_sets``, (1,): sets of the first level whose turns are counted, in ``turn_bins`` with
+    ``turn_middles``; ``middles``: of bins of reuse times. ``distances``, ``classes``: scratch space.
     """
 
     state: Longs
@@ -93,6 +100,8 @@ class Waits(NamedTuple):
     sets: SetCounts
     turn_sets: Longs
     turn_bins: Doubles
+    turn_middles: Doubles
+    middles: Doubles
     distances: Distances
     classes: Classes
 
@@ -124,7 +133,12 @@ def add_wait(waits: Waits, end: int, reuse_times: Longs) -> float:
         if waits.has_history[level]:
             fills = waits.fills[level]
             add_evictions(waits.ends, reuse_times, first, n, lines, fills)
-            misses += fills[n + 1] - fills[n] - whole
+            conflicts = misses - whole
+            if level == 0 and waits.turn_sets[0] > 1:
+                density = distances.above[0] / max(instructions, 1)
+                conflicts = random_misses(fields, TURN_FIELDS, waits.turn_middles, 1.0, lines / waits.turn_sets[0])
+                conflicts -= random_misses(fields, first, waits.middles, density, lines)
+            misses = fills[n + 1] - fills[n] + conflicts
         total += misses * waits.latencies[level]
     return max(total, 0.0) / max(instructions, 1)
 

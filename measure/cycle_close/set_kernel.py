@@ -154,3 +154,30 @@ def misses_by_turns(fields: Longs, ways: float, bins: Doubles) -> float:
                 return left + inside * (after - max(limit, between)) / (after - between)
             between = after
     return 0.0
+
+
+@inline_kernel
+def random_misses(fields: Longs, first: int, middles: Doubles, accesses_each: float, lines: float) -> float:
+    """Misses of a cache or set of ``lines`` lines that replaces a random one.
+
+    ``fields``, from ``first`` on, count accesses by the time since the last to their line, in bins with ``middles``, of
+    which one of 0 does not count; there are ``accesses_each`` in a unit of time. As in StatCache (Berg and Hagersten,
+    ISPASS 2004), a line survives a miss with probability 1 - 1 / lines, and misses are spread evenly. Their rate is the
+    largest that follows from itself, found from above.
+    """
+    accesses = 0.0
+    for bin_ in range(len(middles)):
+        if middles[bin_] > 0.0:
+            accesses += fields[first + bin_]
+    survives = np.log(max(1.0 - 1.0 / lines, 1e-9)) * accesses_each
+    rate, change = 1.0, 1.0
+    while change > 1e-3:
+        misses = 0.0
+        for bin_ in range(len(middles)):
+            inside = fields[first + bin_]
+            if inside:
+                misses += inside * (1.0 - np.exp(survives * rate * middles[bin_]))
+        found = misses / max(accesses, 1.0)
+        change = rate - found
+        rate = found
+    return rate * accesses

@@ -39,7 +39,14 @@ from measure.cycle_close.medoids import medoids
 from measure.cycle_close.reuse import WaitModel
 from measure.cycle_close.reuse_kernel import add_evictions, find_distances, misses_of, room_for_distances
 from measure.cycle_close.samples import Sample, Samples, choose_samples, wait_bucket
-from measure.cycle_close.set_kernel import SetCounts, find_classes, misses_by_turns, misses_of_sets, room_for_classes
+from measure.cycle_close.set_kernel import (
+    SetCounts,
+    find_classes,
+    misses_by_turns,
+    misses_of_sets,
+    random_misses,
+    room_for_classes,
+)
 
 EXAMPLES = settings(max_examples=60, derandomize=True, deadline=None)
 MACHINES = Path(__file__).parents[3] / "configs" / "machines"
@@ -161,6 +168,43 @@ def test_columns_that_come_one_after_the_other_conflict_while_they_last(rows: in
     assert (expected > 0.5 * len(accesses)) == conflicts
     found = estimated_misses(accesses, sets * ways, sets, instructions_each=8)
     assert found == pytest.approx(expected, abs=0.02 * len(accesses))
+
+
+def randomly_replaced_misses(accesses: list[int], ways: int, sets: int) -> int:
+    rng = np.random.default_rng(1)
+    held: list[list[int]] = [[] for _ in range(sets)]
+    misses = 0
+    for line in accesses:
+        mine = held[line % sets]
+        if line not in mine:
+            misses += 1
+            if len(mine) == ways:
+                mine[int(rng.integers(ways))] = line
+            else:
+                mine.append(line)
+    return misses
+
+
+@pytest.mark.parametrize("ways", [1, 4, 16])
+@pytest.mark.parametrize("kind", ["loop", "random", "columns"])
+@pytest.mark.parametrize("fill", [0.5, 0.9, 1.5, 3.0])
+def test_misses_of_sets_that_replace_a_random_line(kind: str, ways: int, fill: float) -> None:
+    sets = 32
+    rng = np.random.default_rng(ways)
+    n_lines = max(int(fill * ways * sets), 1)
+    rows = max(int(fill * ways), 1)
+    accesses = {
+        "loop": lambda: list(range(n_lines)) * (30_000 // n_lines),
+        "random": lambda: rng.integers(n_lines, size=30_000).tolist(),
+        "columns": lambda: [c + sets * row for c in range(sets) for _ in range(30) for row in range(rows)],
+    }[kind]()
+    model = WaitModel(load_machine(MACHINES / "desktop.yaml"))
+    counts = reuse_counts(accesses, 40, sets)
+    first_touches = TURN_FIELDS + turn_bin_of(1 << 31)  # they fill a cache that is empty: no line goes
+    expected = randomly_replaced_misses(accesses, ways, sets) - counts[first_touches]
+    counts[first_touches] = 0
+    found = random_misses(counts, TURN_FIELDS, model.arrays.turn_middles, 1.0, float(ways))
+    assert found == pytest.approx(expected, abs=0.06 * len(accesses))
 
 
 def naive_misses_by_turns(counts: np.ndarray, ways: float) -> float:
