@@ -216,11 +216,12 @@ def test_held_out_paths_equal_aligning_on_the_other_channels(
         assert path.tolist() == expected.path.tolist()
 
 
-def test_held_out_paths_of_traces_too_long_for_lanes_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("widen", [True, False])
+def test_held_out_paths_of_traces_too_long_for_lanes_are_the_same(monkeypatch: pytest.MonkeyPatch, widen: bool) -> None:
     a, b = (normalised_channels(values) for values in traces((60, 50, 3, 1)))
-    lanes = held_out_paths(a, b, band=0.1, step_penalty=1.0)
+    lanes = held_out_paths(a, b, band=0.02, step_penalty=0.1, widen=widen)  # paths would leave the band
     monkeypatch.setattr("measure.alignment.held_out.FULL_CELLS", 1)
-    one_by_one = held_out_paths(a, b, band=0.1, step_penalty=1.0)
+    one_by_one = held_out_paths(a, b, band=0.02, step_penalty=0.1, widen=widen)
     assert [path.tolist() for path in lanes] == [path.tolist() for path in one_by_one]
 
 
