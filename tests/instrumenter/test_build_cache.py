@@ -18,7 +18,7 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
 from common.file_cache import cache_directory
-from emulator.linux.kernel.clock import DEFAULT_EPOCH_SECONDS
+from emulator.linux.kernel.clock import EPOCH_SECONDS
 from instrumenter.building import program_build as build_module
 from instrumenter.building.program_build import Build, SamplerConfig, build_program
 from instrumenter.building.toolchain import BUILD_DATE, GUEST_TARGET, Toolchain, without_preprocessor_flags
@@ -100,8 +100,8 @@ def test_the_date_of_a_build_is_that_of_the_start_of_guests(builds: Path, source
     for target in (None, GUEST_TARGET):
         program = build_program([source], ["-O2"], metrics, target=target).elf_path
         assert b"Nov 14 2023 22:13:20" in program.read_bytes()
-    assert int(BUILD_DATE) == DEFAULT_EPOCH_SECONDS
-    assert datetime.fromtimestamp(DEFAULT_EPOCH_SECONDS, UTC) == datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
+    assert int(BUILD_DATE) == EPOCH_SECONDS
+    assert datetime.fromtimestamp(EPOCH_SECONDS, UTC) == datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("damage", ["cut", "no facts", "wrong facts"])
