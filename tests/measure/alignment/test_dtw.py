@@ -121,10 +121,11 @@ def test_alignment_is_sound_and_its_cost_is_what_the_path_costs(shape: tuple[int
 @pytest.mark.parametrize("channels", [1, 4])
 @pytest.mark.parametrize("lengths", [(60, 60), (150, 97)])
 def test_cost_equals_tslearn(channels: int, lengths: tuple[int, int]) -> None:
+    from tslearn.metrics import dtw_path  # takes seconds to load
+
     a, b = traces((*lengths, channels, 5))
-    theirs = align(a, b, method="tslearn")
-    assert_sound(theirs.path, *lengths)
-    assert align(a, b).cost == pytest.approx(theirs.cost)
+    _, cost = dtw_path(normalised_channels(a).T, normalised_channels(b).T)
+    assert align(a, b).cost == pytest.approx(cost)
 
 
 def test_identical_traces_correspond_one_to_one() -> None:
@@ -260,12 +261,6 @@ GOOD = np.arange(12.0).reshape(6, 2)
         ((GOOD, GOOD), {"method": "magic"}, "unknown method 'magic': expected one of auto, full, checkpoint"),
         ((GOOD, GOOD), {"band": 1.5}, "band: got 1.5, expected a fraction of the longer trace"),
         ((GOOD, GOOD), {"step_penalty": -1.0}, "step_penalty: got -1.0, expected a number"),
-        ((GOOD, GOOD), {"method": "tslearn", "step_penalty": 1.0}, "tslearn knows no step_penalty, got 1.0"),
-        (
-            (np.zeros((20_000, 1)),) * 2,
-            {"method": "tslearn"},
-            "tslearn needs about 3.6 GB for traces of 20000 and",
-        ),
         (
             (np.zeros((60_000, 1)),) * 2,
             {"method": "full"},
