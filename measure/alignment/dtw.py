@@ -1,4 +1,4 @@
-"""Dynamic time warping of two traces, exact if affordable, and moving values along the path.
+"""Dynamic time warping of two traces, exact if affordable.
 
 Chooses the window and the memory plan; the inner loops are in `measure.alignment.diagonal_kernel`.
 `measure.perturbation.perturbation` compares aligned traces.
@@ -144,30 +144,6 @@ def align_normalised(
     return _alignment(path, cost, method)
 
 
-def warp(alignment: Alignment, other_values: ArrayLike) -> NDArray[np.float64]:
-    """``other_values`` ``(m, c)`` on the reference's records, ``(n, c)``: the mean of the records matched to
-    each.
-
-    For levels, rates and anything that is to be correlated. Raises AlignmentError when ``m`` does not fit.
-    """
-    values = _fitting(alignment, other_values)
-    return mean_over_runs(alignment.path[:, 0], values[alignment.path[:, 1]])
-
-
-def warp_counts(alignment: Alignment, other_values: ArrayLike) -> NDArray[np.float64]:
-    """``other_values`` ``(m, c)`` on the reference's records, ``(n, c)``, totals conserved.
-
-    A record that is matched to several reference records is divided among them in equal parts, and each
-    reference record gets the sum of its parts. For counts per interval. Raises AlignmentError when ``m``
-    does not fit.
-    """
-    values = _fitting(alignment, other_values)
-    rows, columns = alignment.path.T
-    shares = values / np.bincount(columns, minlength=len(values))[:, None]
-    starts = np.flatnonzero(np.diff(rows, prepend=-1))
-    return np.add.reduceat(shares[columns], starts, axis=0)
-
-
 def mean_over_runs(keys: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Mean of the rows of ``values`` ``(k, ...)`` over each run of equal ``keys`` ``(k,)``, in order."""
     starts, counts = runs_of_equals(keys)
@@ -287,13 +263,3 @@ def _alignment(path: NDArray[np.int64], cost: float, method: str, band: float | 
     steps = len(path) - 1
     diagonal = int((np.diff(path, axis=0).sum(axis=1) == 2).sum())
     return Alignment(path, cost, method, (steps - diagonal) / steps if steps else 0.0, band)
-
-
-def _fitting(alignment: Alignment, other_values: ArrayLike) -> NDArray[np.float64]:
-    values = np.asarray(other_values, np.float64)
-    if values.ndim != 2 or len(values) != alignment.n_other:
-        raise AlignmentError(
-            f"values have shape {values.shape}: expected ({alignment.n_other}, metrics), "
-            "one row a record of the trace that was aligned"
-        )
-    return values

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import measure.alignment.dtw as dtw
-from measure.alignment.dtw import AlignmentError, align, normalised_channels, warp, warp_counts
+from measure.alignment.dtw import AlignmentError, align, normalised_channels
 from measure.alignment.held_out import held_out_paths
 from measure.alignment.windows import Window, band_window, corridor_window, full_window
 
@@ -182,22 +182,6 @@ def test_automatic_method(n: int, m: int, band: float | None, expected: str) -> 
     assert dtw._automatic_method(n, m, band) == expected
 
 
-@steady
-@given(SHAPES)
-def test_warping_conserves_totals_and_averages_levels(shape: tuple[int, int, int, int]) -> None:
-    a, b = traces(shape)
-    alignment = align(a, b)
-    counts = warp_counts(alignment, b)
-    levels = warp(alignment, b)
-    assert counts.shape == levels.shape == (len(a), b.shape[1])
-    np.testing.assert_allclose(counts.sum(axis=0), b.sum(axis=0), atol=1e-9)
-    for record in range(len(a)):
-        matched = alignment.path[alignment.path[:, 0] == record, 1]
-        np.testing.assert_allclose(levels[record], b[matched].mean(axis=0), atol=1e-9)
-        shares = sum(b[j] / (alignment.path[:, 1] == j).sum() for j in matched)
-        np.testing.assert_allclose(counts[record], shares, atol=1e-9)
-
-
 @settings(max_examples=40, deadline=None)
 @given(
     st.integers(1, 40), st.integers(1, 40), st.sampled_from([2, 3, 8, 11]), st.integers(0, 1000),
@@ -273,11 +257,3 @@ def test_what_cannot_be_aligned_is_refused(
 ) -> None:
     with pytest.raises(AlignmentError, match=message):
         align(*arguments, **options)  # type: ignore[arg-type]
-
-
-def test_values_of_another_trace_cannot_be_warped() -> None:
-    alignment = align(GOOD, GOOD)
-    with pytest.raises(AlignmentError, match=r"values have shape \(5, 2\): expected \(6, metrics\)"):
-        warp(alignment, GOOD[:5])
-    with pytest.raises(AlignmentError, match=r"values have shape \(6,\): expected \(6, metrics\)"):
-        warp_counts(alignment, GOOD[:, 0])
