@@ -145,7 +145,7 @@ def _campaign(path: Path, settings: Sequence[str]) -> tuple[SharedKeys | None, Y
         document = read_layers(path, CampaignError)
     except CampaignError:
         return None, None  # the machine's reader reports the problem
-    if not {"configurations", "ways", "sweep"}.isdisjoint(document.data):
+    if not {"configurations", "sweep"}.isdisjoint(document.data):
         from measure.cycle_close.sampling_check import load_check
 
         return load_check(path, settings)

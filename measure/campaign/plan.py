@@ -40,8 +40,8 @@ class Plan:
     """All runs of a campaign in the order of their execution, and the program of each variant.
 
     ``keys``: `content_keys` of the specs; ``builds``: by variant, one per code layout in use; ``campaign_file``: path
-    of the campaign file, empty if unknown; ``history``: its design and the looks at its results, None for plans of
-    earlier versions; ``settings``: changes of the file's values by ``--set``, each ``KEY=VALUE``.
+    of the campaign file; ``history``: its design and the looks at its results; ``settings``: changes of the file's
+    values by ``--set``, each ``KEY=VALUE``.
     """
 
     campaign: Campaign
@@ -50,9 +50,9 @@ class Plan:
     specs: tuple[RunSpec, ...]
     keys: tuple[str, ...]
     builds: dict[str, tuple[BuildFacts, ...]]
-    campaign_file: str = ""
-    history: History | None = None
-    settings: tuple[str, ...] = ()
+    campaign_file: str
+    history: History
+    settings: tuple[str, ...]
 
     @property
     def campaign_words(self) -> str:

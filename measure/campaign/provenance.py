@@ -34,7 +34,7 @@ def provenance_of(plan: Plan, outcome: Outcome) -> tuple[tuple[str, str], ...]:
         ("machine", _machine(plan)),
         ("sampling", f"{campaign.sampling.mode}, every {campaign.sampling.every}"),
         ("seed", str(campaign.seed)),
-        ("design", plan.history.text(campaign) if plan.history else "not recorded"),
+        ("design", plan.history.text(campaign)),
         ("comparison", f"{campaign.pairs} pairs that share their noise" if campaign.pairs else "unpaired"),
         ("noise", ", ".join(f"{key}={value}" for key, value in campaign.noise.model_dump().items())),
         ("code layouts", _layouts(plan)),

@@ -142,7 +142,7 @@ def make_campaign(
 def _remove_verdicts_of_another_design(plan: Plan, directory: Path) -> None:
     """So that a campaign that is ended before its verdicts does not leave another's beside its plan."""
     before = load_history(directory / FILE_NAME)
-    if before is not None and plan.history is not None and before.design != plan.history.design:
+    if before is not None and before.design != plan.history.design:
         for name in _VERDICT_FILES:
             (directory / name).unlink(missing_ok=True)
 

@@ -162,7 +162,7 @@ def search_partition(request: Request, console: Console, spent_seconds: float = 
 
 
 def _command_again(request: Request) -> str:
-    """The command line of ``request``, which goes on with its search."""
+    """The command line of ``request``, which goes on with its search: stored verdicts are used in any case."""
     options: list[tuple[str, object]] = [
         ("--out", request.out),
         ("--minutes", f"{request.minutes:g}" if request.minutes else None),
@@ -171,6 +171,7 @@ def _command_again(request: Request) -> str:
         ("--counters", request.counters),
         ("--shared", ",".join(request.shared) or None),
         ("--workers", request.workers),
+        ("--scheduler", request.scheduler if isinstance(request.scheduler, str) else None),  # no name of a client
         ("--memory", request.memory),
         *(("--set", setting) for setting in request.settings),
     ]

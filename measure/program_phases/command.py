@@ -189,7 +189,7 @@ def run_phases(job: Job, machine: Path | None, options: Options, directory: Path
     _write_summary(directory, about, files)
     if options.picture:
         edges = np.append(0, np.cumsum(vectors.instructions))
-        _write_page(directory, about, edges, files, job, machine, vectors=vectors, found=found, table=table,
+        _write_page(directory, about, edges, files, machine, vectors=vectors, found=found, table=table,
                     uniform=uniform, judged=judged)  # fmt: skip
     if made.ending is not None:
         console.print(failed_after(int(vectors.instructions.sum())), style="red")
@@ -235,7 +235,7 @@ def run_points(
     _write_summary(directory, about, ["trace.parquet"])
     if options.picture:
         edges = np.append(table["begin_instructions"].to_numpy()[:1], table["end_instructions"])
-        _write_page(directory, about, edges, ["trace.parquet"], job, machine, table=table, judged=judged)
+        _write_page(directory, about, edges, ["trace.parquet"], machine, table=table, judged=judged)
     if ending is not None:
         console.print(failed_after(int(table["end_instructions"].iloc[-1])), style="red")
     print_warning(console, judged)
@@ -368,7 +368,6 @@ def _write_page(
     about: dict[str, Any],
     edges: NDArray[np.int64],
     files: list[str],
-    job: Job,
     machine: Path | None,
     *,
     vectors: BasicBlockVectors | None = None,

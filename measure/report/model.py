@@ -208,10 +208,10 @@ class AlignmentTruth:
     resolution_p95: float
     estimate_error: tuple[tuple[str, float], ...]
 
-    def error(self, variant: str, algorithm: str, channels: str = "all") -> float:
-        """Mean error in records; nan where it was not measured. Algorithms without channels take any."""
+    def error(self, variant: str, algorithm: str) -> float:
+        """Mean error in records on all channels, or of an algorithm without channels; nan where it was not measured."""
         for one in self.errors:
-            if (one.variant, one.algorithm) == (variant, algorithm) and one.channels in (channels, ""):
+            if (one.variant, one.algorithm) == (variant, algorithm) and one.channels in ("all", ""):
                 return one.mean
         return float("nan")
 
