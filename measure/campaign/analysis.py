@@ -25,9 +25,10 @@ from measure.host.description import parse_host
 from measure.host.disturbances import disturbances
 from measure.host.processor import warnings as warnings_about
 from measure.perturbation.analysis_types import BROKEN, VERDICTS, Perturbation
+from measure.perturbation.finding import Finding
 from measure.perturbation.similarity import Aligner, align_in_threads
 from measure.perturbation.uninformative_metrics import PROBLEMS, MetricFinding, metric_findings
-from measure.report.model import ReportData, Signals, VariantReport
+from measure.report.model import ReportData, Signals, VariantReport, findings_on_comparisons
 from measure.stats.correlation import Correlations, spearman
 
 SUMMARY_SCHEMA = 2
@@ -98,8 +99,8 @@ def analyse(
         baseline_example=_signals("baseline", baselines[0]),
         variants=tuple(variants),
         invalidating=invalid_figures(plan, outcome, controls),
-        findings=(
-            *(plan.history.warnings(campaign) if plan.history else ()),
+        said=(
+            *map(Finding, plan.history.warnings(campaign) if plan.history else ()),
             *how_to_look(outlying, plan),
             *_findings(variants, uninformative, plan, outcome, controls),
         ),
@@ -111,25 +112,21 @@ def analyse(
     )
 
 
-def with_explanation(
-    data: ReportData, plan: Plan, outcome: Outcome, explained: Mapping[str, Sequence[str]]
-) -> ReportData:  # fmt: skip
+def with_explanation(data: ReportData, explained: Mapping[str, Sequence[Finding]]) -> ReportData:
     """The report with what was found out about variants, by name, in place of advice to find it out.
 
     Where some broken variant was not explained, its own advice and that for all variants stay.
     """
     if not explained:
         return data
-    given = advice(data.variants, _counted(plan, outcome), plan.campaign, plan.campaign_words)
-    missing = [one.name for one in data.variants if one.verdict in BROKEN and one.name not in explained]
-    of_explained = tuple(f"{name}: " for name in explained)
-    old = [sentence for sentence in given if not missing or sentence.startswith(of_explained)]
-    at = data.findings.index(old[0]) if old and old[0] in data.findings else 0
-    new = [f"{name}: {sentence}" for name, sentences in explained.items() for sentence in sentences]
+    all_explained = all(one.name in explained for one in data.variants if one.verdict in BROKEN)
+    old = [one for one in data.said if one.until_explained and (all_explained or one.variant in explained)]
+    at = data.said.index(old[0]) if old else 0
+    new = [finding for findings in explained.values() for finding in findings]
     if new:
-        new.append(f"{FOLDER}/explain.html, beside this report, has figures, lines of code and all remedies.")
-    kept = [finding for finding in data.findings if finding not in old]
-    return replace(data, findings=(*kept[:at], *new, *kept[at:]))
+        new.append(Finding(f"{FOLDER}/explain.html, beside this report, has figures, lines of code and all remedies."))
+    kept = [finding for finding in data.said if finding not in old]
+    return replace(data, said=(*kept[:at], *new, *kept[at:]))
 
 
 def verdicts_of_variants(
@@ -222,39 +219,39 @@ def _signals(label: str, run: Run) -> Signals:
 def _findings(
     variants: Sequence[VariantReport], uninformative: Sequence[MetricFinding], plan: Plan, outcome: Outcome,
     controls: Controls | None,
-) -> tuple[str, ...]:  # fmt: skip
-    """Sentences, the gravest first, each with the next step."""
+) -> tuple[Finding, ...]:  # fmt: skip
+    """The findings, the gravest first, each with the next step."""
     shown, given, on_host = shown_path(plan.campaign_file), plan.campaign_words, plan.campaign.host is not None
     run_seconds = float(np.mean([run.seconds for run in outcome.runs])) / (1 if on_host else os.cpu_count() or 1)
-    sentences = even_records(plan.campaign, outcome.runs, given, run_seconds)
-    more = not sentences  # runs with uneven records would say as little
+    found = even_records(plan.campaign, outcome.runs, given, run_seconds)
+    more = not found  # runs with uneven records would say as little
     if not plan.campaign.variant_sets():
-        sentences.append(
-            f"No software metrics are given, so there is nothing to compare the baselines with: name some under "
-            f"`software_metrics:` in {shown}; `measure run --counts {shown}` then says how often they fire."
+        found.append(
+            Finding(
+                f"No software metrics are given, so there is nothing to compare the baselines with: name some under "
+                f"`software_metrics:` in {shown}; `measure run --counts {shown}` then says how often they fire."
+            )
         )
     if any(one.kind == "software" and one.problem == "no events" for one in uninformative):
-        sentences.append(
-            f"Next: `measure run --counts {given}` shows where the metrics without events "
-            "would count: give the program an input that gets there, or take them out."
+        found.append(
+            Finding(
+                f"`measure run --counts {given}` shows where the metrics without events "
+                "would count: give the program an input that gets there, or take them out.",
+                "next",
+            )
         )
     for verdict in VERDICTS:
-        for variant in variants:
-            for perturbation in (variant.inner, variant.outer_held_out):
-                if perturbation is None or perturbation.verdict != verdict:
-                    continue
-                sentences += [f"{variant.heading(perturbation)}: {text}" for text in variant.findings_of(perturbation)]
+        found += findings_on_comparisons(variants, verdict)
         if verdict == "changed":
-            sentences += advice(variants, _counted(plan, outcome), plan.campaign, given)
+            found += advice(variants, _counted(plan, outcome), plan.campaign, given)
             looks, missing = len(plan.history.looks) if plan.history else 1, len(outcome.runs) < len(plan.specs)
             if more:
-                sentences += more_runs(variants, plan.campaign, given, looks, missing, run_seconds, controls)
-    sentences += [f"A run of {failure.spec.variant} failed: {failure.reason}" for failure in outcome.failures[:3]]
+                found += more_runs(variants, plan.campaign, given, looks, missing, run_seconds, controls)
+    sentences = [f"A run of {failure.spec.variant} failed: {failure.reason}" for failure in outcome.failures[:3]]
     if plan.campaign.host is not None:
         sentences += disturbances(outcome.runs)
         sentences += [f"Noise: {warning}." for warning in warnings_about(parse_host(plan.machine_text).processor)]
-    sentences += outcome.warnings
-    return tuple(sentences)
+    return *found, *map(Finding, [*sentences, *outcome.warnings])
 
 
 def summary(data: ReportData, outcome: Outcome) -> dict[str, Any]:
@@ -291,7 +288,7 @@ def _variant_summary(variant: VariantReport) -> dict[str, Any]:
             "cycles": _plain(variant.cycles_percent.mean()),
             "code": _plain(variant.code_percent),
         },
-        **{kind: _plain(asdict(one)) if one else None for kind, one in found.items()},
+        **{kind: _plain(one.as_fields()) if one else None for kind, one in found.items()},
     }
 
 

@@ -28,7 +28,6 @@ from measure.campaign.run_types import BASELINE, Run
 from measure.cycle_close.predictors import predictor_named
 from measure.errors import CampaignError, MeasureError
 from measure.perturbation.analysis_types import Perturbation, Verdict, gravest
-from measure.perturbation.findings import INNER_ADVICE, OUTER_ADVICE
 from measure.perturbation.perturbation import inner_perturbation, outer_perturbation
 from measure.stats.correlation import spearman
 
@@ -271,8 +270,8 @@ def analyse_check(
 
 def _advised(found: Perturbation) -> Perturbation:
     """``found`` with advice on sampling in place of advice on software metrics."""
-    findings = [ADVICE if text in (INNER_ADVICE, OUTER_ADVICE) else text for text in found.findings]
-    return replace(found, findings=tuple(findings))
+    said = (replace(one, sentence=ADVICE) if one.kind == "advice" else one for one in found.said)
+    return replace(found, said=tuple(said))
 
 
 def _skipped(run: Run, length: int) -> int:

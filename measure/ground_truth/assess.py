@@ -22,6 +22,7 @@ from measure.ground_truth.software import (
     without_unreliable,
 )
 from measure.perturbation.analysis_types import Perturbation
+from measure.perturbation.finding import Finding
 from measure.perturbation.perturbation import inner_perturbation
 from measure.perturbation.wording import rho_text
 from measure.report.model import (
@@ -128,10 +129,10 @@ def with_ground_truth(
     values = np.column_stack([first.trace.columns(campaign.hardware_metrics), *software])
     names = (*campaign.hardware_metrics, *campaign.software_metrics)
     example = Signals(data.baseline_example.label, names, values)
-    hidden = tuple(_hidden_finding(one) for one in truth.software if one.hidden)
+    hidden = tuple(Finding(_hidden_finding(one)) for one in truth.software if one.hidden)
     wrong = _control_findings(truth.controls) if _disagreeing(truth.controls) else ()
     return replace(
-        data, ground_truth=truth, baseline_example=example, findings=(*hidden, *data.findings),
+        data, ground_truth=truth, baseline_example=example, said=(*hidden, *data.said),
         invalidating=(*wrong, *data.invalidating),
     )  # fmt: skip
 
@@ -298,8 +299,13 @@ def plain(truth: GroundTruth | None) -> dict[str, Any]:
     if truth.sampler is not None:
         for key in ("instructions_percent", "cycles_percent"):
             found["sampler"][key] = float(found["sampler"][key].mean())
+        outer = truth.sampler.outer_held_out
+        found["sampler"] |= {
+            "inner": truth.sampler.inner.as_fields(), "outer_held_out": outer.as_fields() if outer else None
+        }  # fmt: skip
     for entry, one in zip(found["software"], truth.software, strict=True):
         entry["hidden"] = one.hidden
+        entry["software"] = one.software.as_fields()
         entry["hardware"] = one.hardware.verdict  # the hardware pairs themselves are in the variant's own entry
     return {"ground_truth": _without_nan(found)}
 

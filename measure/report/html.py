@@ -37,7 +37,7 @@ def render(data: ReportData, results: str = "") -> str:
     return render_page(
         "page.html.jinja", data=data, tied=f"{TIED:.0%}",
         steps=steps, headline=headline(data),
-        findings=grouped([one for one in data.findings if one not in told], data.variants),
+        findings=grouped([one for one in data.said if one not in told], data.variants),
         interactive=page_data(data), rows=pair_rows(data, STATIC_ROWS), all_pairs=_all_pairs(data),
         changes={variant.name: _changes(variant) for variant in data.variants},
         figures=_figures(data),

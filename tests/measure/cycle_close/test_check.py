@@ -26,6 +26,7 @@ from measure.cycle_close.sampling_check import (
     load_check,
 )
 from measure.cycle_close.sampling_check_page import describe, headline, next_steps, print_check, told
+from measure.perturbation.finding import Finding
 from tests.measure.report.page_structure import problems
 
 ROOT = Path(__file__).parent.parent.parent.parent
@@ -195,7 +196,15 @@ def test_the_table_fits_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampling_check_page, "headline", lambda *_: "")
     pair = SimpleNamespace(delta_z=0.123, name="A - B", baseline_rho=-0.71, run_rho=0.99)
     found: Any = SimpleNamespace(
-        verdict="not assessable", pairs=[pair], findings=(ADVICE, "one.", "two.", "A - B: rho went from x", "three.")
+        verdict="not assessable",
+        pairs=[pair],
+        said=(
+            Finding(ADVICE, "advice"),
+            Finding("one."),
+            Finding("two."),
+            Finding("another relation", pair="A - B"),
+            Finding("three."),
+        ),
     )
     one: Any = SimpleNamespace(
         name="two runs, long", verdict="not assessable", simulated=0.0312, speedup=13.2, inner=found, outer=found
