@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from common.plain_json import plain_json
 from measure.campaign.advice import Counted, advice, even_records, more_runs
-from measure.campaign.comparison import Comparison, runs_of
+from measure.campaign.comparison import Comparison, percent_over, runs_of
 from measure.campaign.controls import Controls, judge_controls
 from measure.campaign.executor import Outcome
 from measure.campaign.explained import FOLDER
@@ -19,6 +20,7 @@ from measure.campaign.outlying_runs import how_to_look, runs_that_stand_out
 from measure.campaign.plan import Plan
 from measure.campaign.provenance import provenance_of
 from measure.campaign.run_types import BASELINE, NULL_CONTROL, Run
+from measure.campaign.summary_file import SUMMARY_SCHEMA
 from measure.console.command_words import shown_path
 from measure.errors import MeasureError
 from measure.host.description import parse_host
@@ -30,8 +32,6 @@ from measure.perturbation.similarity import Aligner, align_in_threads
 from measure.perturbation.uninformative_metrics import PROBLEMS, MetricFinding, metric_findings
 from measure.report.model import ReportData, Signals, VariantReport, findings_on_comparisons
 from measure.stats.correlation import Correlations, spearman
-
-SUMMARY_SCHEMA = 2
 
 
 def analyse(
@@ -72,8 +72,8 @@ def analyse(
                 software_metrics=metrics,
                 descriptions=tuple(f"{m}: {campaign.software_metrics[m].describe()}" for m in metrics),
                 rho=np.array([_correlations(run, hardware).rho for run in runs]),
-                instructions_percent=_percent(runs, baselines, "total_instructions"),
-                cycles_percent=_percent(runs, baselines, "total_cycles"),
+                instructions_percent=percent_over(runs, baselines, "total_instructions"),
+                cycles_percent=percent_over(runs, baselines, "total_cycles"),
                 code_percent=_code_percent(plan, name),
                 inner=judged.inner,
                 outer_joint=judged.outer_joint,
@@ -194,13 +194,6 @@ def _correlations(run: Run, hardware: tuple[str, ...]) -> Correlations:
     return spearman(run.trace.counts(hardware), hardware)
 
 
-def _percent(runs: Sequence[Run], baselines: Sequence[Run], attribute: str) -> Any:
-    mean = np.mean([getattr(run, attribute) for run in baselines])
-    if not mean:  # a host that does not count instructions
-        return np.full(len(runs), np.nan)
-    return 100 * (np.array([getattr(run, attribute) for run in runs]) / mean - 1)
-
-
 def _code_percent(plan: Plan, variant: str) -> float:
     before = plan.builds[BASELINE][0].static_instructions
     return 100 * (plan.builds[variant][0].static_instructions / before - 1) if before else float("nan")
@@ -260,8 +253,8 @@ def summary(data: ReportData, outcome: Outcome) -> dict[str, Any]:
         "schema": SUMMARY_SCHEMA,
         "campaign": data.title,
         "controls": data.controls or None,
-        "metric_findings": [_plain(asdict(one)) | {"text": one.text} for one in data.metric_findings],
-        "outlying_runs": [_plain(asdict(one)) | {"text": one.text} for one in data.outlying_runs],
+        "metric_findings": [plain_json(asdict(one)) | {"text": one.text} for one in data.metric_findings],
+        "outlying_runs": [plain_json(asdict(one)) | {"text": one.text} for one in data.outlying_runs],
         "hardware_metrics": list(data.hardware_metrics),
         "runs": {"done": len(outcome.runs), "reused": outcome.reused, "failed": len(outcome.failures)},
         "failures": [
@@ -284,25 +277,12 @@ def _variant_summary(variant: VariantReport) -> dict[str, Any]:
         "in_words": {kind: variant.in_words(one) if one else None for kind, one in found.items()},
         "software_metrics": list(variant.software_metrics),
         "overhead_percent": {
-            "instructions": _plain(variant.instructions_percent.mean()),
-            "cycles": _plain(variant.cycles_percent.mean()),
-            "code": _plain(variant.code_percent),
+            "instructions": plain_json(variant.instructions_percent.mean()),
+            "cycles": plain_json(variant.cycles_percent.mean()),
+            "code": plain_json(variant.code_percent),
         },
-        **{kind: _plain(one.as_fields()) if one else None for kind, one in found.items()},
+        **{kind: plain_json(one.as_fields()) if one else None for kind, one in found.items()},
     }
-
-
-def _plain(value: Any) -> Any:
-    """Plain JSON types; JSON has no nan, so null stands for undefined values."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, float | np.floating):
-        return float(value) if np.isfinite(value) else None
-    if isinstance(value, np.integer | np.bool_):
-        return value.item()
-    return value
 
 
 _PERTURBATION_JSON = {

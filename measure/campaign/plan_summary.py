@@ -14,9 +14,8 @@ from measure.campaign.plan_file import FILE_NAME
 from measure.campaign.power import Spread, assumed_spread, measured_spread, plan_text
 from measure.campaign.run_types import BASELINE, NULL_CONTROL
 from measure.campaign.store import Store
+from measure.campaign.summary_file import SUMMARY_NAME
 from measure.stats.correlation import fisher_z, spearman
-
-SUMMARY_NAME = "summary.json"
 
 
 def continue_history(plan: Plan, directory: Path) -> Plan:

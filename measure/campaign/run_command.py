@@ -20,9 +20,10 @@ from measure.campaign.first_use import Preparation
 from measure.campaign.looks import load_history
 from measure.campaign.plan import Plan, make_plan
 from measure.campaign.plan_file import FILE_NAME, load_plan, save_plan
-from measure.campaign.plan_summary import SUMMARY_NAME, continue_history, describe_plan
+from measure.campaign.plan_summary import continue_history, describe_plan
 from measure.campaign.run_types import HOST, RunSpec
 from measure.campaign.store import Store
+from measure.campaign.summary_file import SUMMARY_NAME
 from measure.campaign.terminal import print_result
 from measure.cluster.choice import workers_on
 from measure.console.browser import open_in_browser

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import AliasChoices, Field, field_validator, model_validator
 
+from common.plain_json import plain_json
 from common.quantities import SHORTEST_TRACED_INTERVAL
 from common.yaml_document import YamlDocument
 from measure.campaign.campaign_file import load_campaign_as
@@ -344,22 +345,19 @@ def summary_of(check: SamplingCheck, results: Sequence[SamplingResult], outcome:
 
 def _perturbation(found: Perturbation) -> dict[str, Any]:
     """A perturbation as plain JSON types, nan as null."""
-
-    def finite(value: float) -> float | None:
-        return float(value) if np.isfinite(value) else None
-
-    return {
+    found_json: dict[str, Any] = plain_json({
         "verdict": found.verdict,
-        "p": finite(found.p_value),
+        "p": found.p_value,
         "alpha": found.alpha,
         "comparisons": found.comparisons,
         "pairs": [
             {
-                "a": pair.a, "b": pair.b, "baseline_rho": finite(pair.baseline_rho), "run_rho": finite(pair.run_rho),
-                "delta_z": finite(pair.delta_z), "interval": [finite(pair.ci[0]), finite(pair.ci[1])],
-                "p_adjusted": finite(pair.p_adjusted), "verdict": pair.verdict,
+                "a": pair.a, "b": pair.b, "baseline_rho": pair.baseline_rho, "run_rho": pair.run_rho,
+                "delta_z": pair.delta_z, "interval": pair.ci,
+                "p_adjusted": pair.p_adjusted, "verdict": pair.verdict,
             }
             for pair in found.pairs
         ],
-        "findings": list(found.findings),
-    }  # fmt: skip
+        "findings": found.findings,
+    })  # fmt: skip
+    return found_json

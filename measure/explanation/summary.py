@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from common.plain_json import plain_json
 from measure.campaign.explained import FOLDER
 from measure.explanation.explanation_types import CAUSE, Change, Estimate, Explanation, Part, Remedy, share_text
 from measure.explanation.mechanisms import ACCESSES, EXECUTED
@@ -101,7 +101,8 @@ def _means(values: Any) -> list[float | None]:
 
 
 def _number(value: float) -> float | None:
-    return round(value, 6) if math.isfinite(value) else None
+    number: float | None = plain_json(round(value, 6))
+    return number
 
 
 def short_place(place: str) -> str:

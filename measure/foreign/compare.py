@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, get_args
 
 import numpy as np
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from measure.arguments import check_number, check_word
 from measure.campaign.analysis import findings_of_variant, summary
 from measure.campaign.executor import Outcome
+from measure.campaign.provenance import installed
 from measure.campaign.run_types import BASELINE
 from measure.foreign.gather import Gathered, measured
 from measure.foreign.trace import ForeignTrace
@@ -204,13 +204,6 @@ def _findings(variants: Sequence[VariantReport], gathered: Gathered) -> tuple[Fi
 
 def _provenance(gathered: Gathered, levels: Levels) -> tuple[tuple[str, str], ...]:
     """Pairs of name and text: files, formats, units, levels and software versions."""
-
-    def installed(name: str) -> str:
-        try:
-            return f"{name} {version(name)}"
-        except PackageNotFoundError:
-            return f"{name} (not installed)"
-
     groups = (("baseline", gathered.baseline_traces), *gathered.variant_traces.items())
     return (
         *((f"traces of {group}", ", ".join(str(trace.path) for trace in traces)) for group, traces in groups),

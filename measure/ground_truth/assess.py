@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from common.plain_json import plain_json
 from measure.campaign.run_types import BASELINE, Run
 from measure.errors import MeasureError
 from measure.ground_truth.alignment import assess_alignment
@@ -307,14 +308,4 @@ def plain(truth: GroundTruth | None) -> dict[str, Any]:
         entry["hidden"] = one.hidden
         entry["software"] = one.software.as_fields()
         entry["hardware"] = one.hardware.verdict  # the hardware pairs themselves are in the variant's own entry
-    return {"ground_truth": _without_nan(found)}
-
-
-def _without_nan(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_nan(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_nan(item) for item in value]
-    if isinstance(value, float | np.floating):
-        return float(value) if np.isfinite(value) else None
-    return value.item() if isinstance(value, np.integer | np.bool_) else value
+    return {"ground_truth": plain_json(found)}
