@@ -326,4 +326,4 @@ def _cpi(columns: Columns, mine: NDArray[np.int64]) -> float:
 
 
 def _number(value: float | None, unit: str = "") -> str:
-    return f"{value:.2f}{unit}" if unit and value is not None and np.isfinite(value) else number_text(value)
+    return f"{value:.2f}{unit}" if unit and value is not None and not np.isnan(value) else number_text(value)
