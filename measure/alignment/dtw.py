@@ -111,6 +111,14 @@ def normalised_channels(values: ArrayLike, name: str = "trace") -> NDArray[np.fl
     return np.ascontiguousarray(np.where(constant[:, None], 0.0, centred / np.where(constant, 1.0, spread)[:, None]))
 
 
+def check_setting(step_penalty: float, band: float | None) -> None:
+    """Raise `AlignmentError` for a penalty below 0 and a band outside (0, 1]; None stands for no band."""
+    if not step_penalty >= 0:
+        raise AlignmentError(f"step_penalty: got {step_penalty}, expected a number of at least 0")
+    if band is not None and not 0 < band <= 1:
+        raise AlignmentError(f"band: got {band}, expected a fraction of the longer trace, more than 0 and at most 1")
+
+
 def align_normalised(
     reference: NDArray[np.float64],
     other: NDArray[np.float64],
@@ -123,10 +131,7 @@ def align_normalised(
     """As `align`, for channels ``(c, n)`` and ``(c, m)`` that `normalised_channels` prepared; ``widen``: paths may
     leave the ``band``."""
     n, m = reference.shape[1], other.shape[1]
-    if not step_penalty >= 0:
-        raise AlignmentError(f"step_penalty: got {step_penalty}, expected a number of at least 0")
-    if band is not None and not 0 < band <= 1:
-        raise AlignmentError(f"band: got {band}, expected a fraction of the longer trace, more than 0 and at most 1")
+    check_setting(step_penalty, band)
     if method == "auto":
         method = _automatic_method(n, m, band)
     if method == "band":

@@ -35,6 +35,15 @@ def runs_of(runs: Sequence[Run], variant: str) -> list[Run]:
     return sorted((run for run in runs if run.spec.variant == variant), key=lambda run: run.spec.replicate)
 
 
+def percent_over(runs: Sequence[Run], baselines: Sequence[Run], total: str) -> NDArray[np.float64]:
+    """How much more than the mean of ``baselines`` each of ``runs`` has of a ``total``, the name of an attribute, in
+    percent, ``(r,)``; nan where the baselines have none."""
+    mean = np.mean([getattr(run, total) for run in baselines])
+    if not mean:  # a host that does not count instructions
+        return np.full(len(runs), np.nan)
+    return np.asarray(100 * (np.array([getattr(run, total) for run in runs]) / mean - 1))
+
+
 def compared(campaign: Campaign, baselines: Sequence[Run], runs: Sequence[Run]) -> Compared:
     """The pairs of a paired campaign; all runs if it is not, or if so many runs failed that too few pairs are left."""
     if campaign.pairs:

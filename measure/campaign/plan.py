@@ -24,6 +24,7 @@ from instrumenter.spec.software_metrics import MetricSpec
 from measure.campaign.builds import BuildFacts, Builds, catalogue_entry, shifted_layouts
 from measure.campaign.campaign_model import EACH_RUN, Campaign, Program
 from measure.campaign.looks import History, first_look
+from measure.campaign.machine_kind import uncounted_metrics
 from measure.campaign.run_types import BASELINE, HOST, NULL_CONTROL, RECORD_FLAGS, CounterPlace, RunNoise, RunSpec
 from measure.campaign.variance import redrawn, sources_of
 from measure.console.command_words import words_of_campaign
@@ -121,19 +122,9 @@ def checked_any_machine(campaign: Campaign, document: YamlDocument) -> tuple[str
         text, config = checked_machine(campaign, document)
         return text, config.clock_hz
     from measure.host.description import NANOSECONDS_HZ, host_text
-    from measure.host.metrics import problems
 
-    found = problems(campaign.hardware_metrics)
-    if found:
-        where = {name: n for n, name in enumerate(campaign.hardware_metrics)}
-        raise CampaignError(
-            "\n".join(
-                f"{document.where('hardware_metrics', *([where[name]] if name else []))}: "
-                f"{name or 'these metrics'}: {why}"
-                for name, why in found.items()
-            )
-            + "\n`measure metrics host` lists what this machine counts"
-        )
+    if uncounted := uncounted_metrics(campaign, document):
+        raise CampaignError("\n".join([*uncounted, "`measure metrics host` lists what this machine counts"]))
     try:
         return host_text(campaign.host.cpu), NANOSECONDS_HZ
     except ValueError as error:

@@ -6,7 +6,6 @@ programs.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.atomic_files import remove_leftovers
+from common.plain_json import plain_json
 from common.quantities import SHORTEST_TRACED_INTERVAL
 from measure.arguments import check_number, check_word
 from measure.cycle_close.job import Job, check_length, failed_after
@@ -303,7 +303,7 @@ def _summary(
 
 def _judged(estimated: Estimates, judged: Representation | None) -> dict[str, Any]:
     """What summary.json says of the estimates, and of whether the points represent the program."""
-    about: dict[str, Any] = {"estimates": _plain(estimated)}
+    about: dict[str, Any] = {"estimates": plain_json(estimated)}
     if judged is not None:
         about["representation"] = {
             "cpi_error_percent": judged.error_percent,
@@ -311,17 +311,6 @@ def _judged(estimated: Estimates, judged: Representation | None) -> dict[str, An
             "warning": judged.warning or None,
         }
     return about
-
-
-def _plain(estimated: Estimates) -> dict[str, Any]:
-    """The estimates with null for nan."""
-    return {
-        method: {
-            metric: {name: value if math.isfinite(value) else None for name, value in one.items()}
-            for metric, one in metrics.items()
-        }
-        for method, metrics in estimated.items()
-    }
 
 
 def _write_summary(directory: Path, about: dict[str, Any], written: Sequence[str]) -> None:
