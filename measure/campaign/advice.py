@@ -140,10 +140,17 @@ def more_runs(
         how = _with_more(more, campaign, campaign_words, looks, run_seconds)
         sentences.append(f"with twice the runs, or more, the positive control may be found: {how}.")
     elif needed or hopeless:
-        metric = _behind_all_open([variant for variant in variants if variant.name in (*needed, *hopeless)])
+        metric, involved = _behind_most([one for one in variants if one.name in (*needed, *hopeless)])
         if metric and len(campaign.hardware_metrics) > 2:
-            how = _without(metric, campaign, campaign_words, run_seconds)
-            sentences.append(f"without {metric}, which every open pair involves, nothing may be open: {how}.")
+            others = {name: one for name, one in needed.items() if name not in involved}
+            more = max((one.extra for one in others.values()), default=0)
+            how = _without(metric, more, campaign, campaign_words, run_seconds)
+            if len(involved) == len(needed) + len(hopeless):
+                what = "which every open pair involves, nothing may be open"
+            else:
+                also = f", and with the runs that would settle {_named(others)}, nothing may be open" if others else ""
+                what = f"which every open pair of {_named(involved)} involves{also}"
+            sentences.append(f"without {metric}, {what}: {how}.")
         if needed:
             what = f"settle {_named(needed)}"
             sentences.append(_by_more_runs(what, needed, campaign, campaign_words, looks, run_seconds))
@@ -274,20 +281,31 @@ def _named(names: Collection[str]) -> str:
     return f"the variant{'s' if len(names) > 1 else ''} {', '.join(names)}"
 
 
-def _behind_all_open(variants: Sequence[VariantReport]) -> str:
-    """The metric that all open pairs, and across runs all open metrics, of ``variants`` involve; "" for none."""
-    metrics = {in_all_open(variant.inner) for variant in variants if variant.inner.verdict == "inconclusive"}
+def _behind_most(variants: Sequence[VariantReport]) -> tuple[str, tuple[str, ...]]:
+    """The metric that all open pairs of most ``variants``, and across runs their open metrics, involve, and the names
+    of these; "" for none."""
+    involved: dict[str, tuple[str, ...]] = {}
     for variant in variants:
+        metrics = {in_all_open(variant.inner)} if variant.inner.verdict == "inconclusive" else set[str]()
         if variant.outer_held_out is not None:
             metrics |= {pair.a for pair in variant.outer_held_out.of("inconclusive")}
-    return metrics.pop() if len(metrics) == 1 else ""
+        if len(metrics) == 1 and (metric := metrics.pop()):
+            involved[metric] = (*involved.get(metric, ()), variant.name)
+    metric = max(involved, key=lambda one: len(involved[one]), default="")
+    return metric, involved.get(metric, ())
 
 
-def _without(metric: str, campaign: Campaign, campaign_words: str, run_seconds: float) -> str:
-    """The command for a new campaign that leaves a hardware ``metric`` out, and what it makes."""
-    setting = shlex.quote(_hardware_metrics(one for one in campaign.hardware_metrics if one != metric))
-    command = f"measure run {campaign_words} --set {setting}"
-    return _new_campaign(command, campaign, planned_runs(campaign), run_seconds, f"without-{metric}")
+def _without(metric: str, more: int, campaign: Campaign, campaign_words: str, run_seconds: float) -> str:
+    """The command for a new campaign that leaves a hardware ``metric`` out and makes ``more`` baselines and replicates,
+    and what it makes."""
+    larger = {"baselines": campaign.baselines + more, "replicates": campaign.replicates + more} if more else {}
+    settings = [
+        _hardware_metrics(one for one in campaign.hardware_metrics if one != metric),
+        *(f"{key}={value}" for key, value in larger.items()),
+    ]
+    command = f"measure run {campaign_words}" + "".join(f" --set {shlex.quote(one)}" for one in settings)
+    runs = planned_runs(campaign.model_copy(update=larger))
+    return _new_campaign(command, campaign, runs, run_seconds, f"without-{metric}")
 
 
 def _with_more(more: int, campaign: Campaign, campaign_words: str, looks: int, run_seconds: float) -> str:

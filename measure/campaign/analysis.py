@@ -64,8 +64,10 @@ def analyse(
     by_variant = _runs_of_variants(plan, outcome)
     comparison = Comparison(campaign, baselines, by_variant, progress, aligner)
     for name, runs in by_variant.items():
-        judged = comparison.judged(name)
         metrics = campaign.variant_sets()[name]
+        judged = comparison.judged(name)
+        if len(metrics) == 1:
+            judged = judged.of_one_metric()
         variants.append(
             VariantReport(
                 name=name,

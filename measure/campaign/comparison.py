@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from measure.campaign.campaign_model import FEWEST_PAIRS, Campaign
 from measure.campaign.run_types import Run
 from measure.perturbation.analysis_types import Perturbation
+from measure.perturbation.findings import of_one_metric
 from measure.perturbation.outer import Memo, outer_evidence
 from measure.perturbation.perturbation import affordable_permutations, inner_evidence
 from measure.perturbation.similarity import Aligner, align_in_threads
@@ -64,6 +65,11 @@ class Judged:
     inner: Perturbation
     outer_held_out: Perturbation | None
     outer_joint: Perturbation | None
+
+    def of_one_metric(self) -> Judged:
+        """The same of a variant that collects a single software metric."""
+        outer = (None if one is None else of_one_metric(one) for one in (self.outer_held_out, self.outer_joint))
+        return Judged(of_one_metric(self.inner), *outer)
 
 
 class Comparison:

@@ -20,6 +20,7 @@ from measure.foreign.gather import Gathered, measured
 from measure.foreign.trace import ForeignTrace
 from measure.perturbation.analysis_types import DEFAULT_DELTA, VERDICTS, Perturbation
 from measure.perturbation.finding import Finding
+from measure.perturbation.findings import of_one_metric
 from measure.perturbation.outlying_runs import RunGroup, outlying_runs
 from measure.perturbation.perturbation import Memo, comparisons, inner_perturbation, outer_perturbation
 from measure.perturbation.run_order import Order, weighed
@@ -75,6 +76,9 @@ def compare(
                 progress(f"{name}: across runs, aligned on {'the other' if held_out else 'all'} metrics")
                 across = outer_perturbation(gathered.baselines, tables, metrics, held_out=held_out, memo=memo, **chosen)
                 outer[held_out] = weighed(across, levels.order, in_order, levels.seed)
+        if len(only_after[name]) == 1:
+            inner = of_one_metric(inner)
+            outer = {held_out: one and of_one_metric(one) for held_out, one in outer.items()}
         traces = gathered.variant_traces[name]
         variants.append(
             VariantReport(

@@ -158,6 +158,11 @@ class Perturbation:
         """Number of the runs, or pairs, that tell how z scatters."""
         return self.n_runs if self.paired else self.n_baseline
 
+    @property
+    def scattered(self) -> tuple[Pair, ...]:
+        """The pairs whose z is shown to scatter more between runs than between baselines."""
+        return tuple(pair for pair in self.pairs if pair.p_spread <= self.level)
+
     def of(self, verdict: Verdict) -> tuple[Pair, ...]:
         """The pairs whose verdict is ``verdict``."""
         return tuple(pair for pair in self.pairs if pair.verdict == verdict)

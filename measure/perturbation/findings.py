@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from measure.perturbation.analysis_types import BROKEN, FEWEST_BASELINES, Kind, Pair, Perturbation
 from measure.perturbation.finding import Finding
@@ -31,6 +32,12 @@ def advice_on(kind: Kind, one_metric: bool = False) -> Finding:
     single software metric, which cannot be spread over runs."""
     refrain, collect = _INNER_ADVICE if kind == "inner" else _OUTER_ADVICE
     return Finding(f"{refrain}." if one_metric else f"{refrain}; {collect}.", kind="advice")
+
+
+def of_one_metric(result: Perturbation) -> Perturbation:
+    """``result`` of runs that collect a single software metric: without the advice to collect fewer at once."""
+    advice = advice_on(result.kind, one_metric=True)
+    return replace(result, said=tuple(advice if one.kind == "advice" else one for one in result.said))
 
 
 def findings(
@@ -231,7 +238,7 @@ def _not_assessable(result: Perturbation) -> list[str]:
 
 def _spreads(result: Perturbation) -> list[str]:
     """A sentence on the pairs whose runs scatter more than the baselines."""
-    spread = sorted((pair for pair in result.pairs if pair.p_spread <= result.level), key=lambda pair: pair.p_spread)
+    spread = sorted(result.scattered, key=lambda pair: pair.p_spread)
     if not spread:
         return []
     shown = ", ".join(

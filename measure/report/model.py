@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from measure.perturbation.analysis_types import Pair, Perturbation, Verdict, gravest
 from measure.perturbation.finding import Finding
-from measure.perturbation.findings import advice_on
 from measure.perturbation.outlying_runs import OutlyingRuns
 from measure.perturbation.uninformative_metrics import MetricFinding, caveat
 from measure.perturbation.wording import UNKNOWN, beside, in_words, percent
@@ -67,12 +66,9 @@ class VariantReport:
         return f"{self.name}{cost}, {'within a run' if perturbation.kind == 'inner' else 'across aligned runs'}"
 
     def findings_of(self, perturbation: Perturbation) -> tuple[Finding, ...]:
-        """The findings of one comparison under its heading; of a single software metric without the advice to collect
-        fewer at once."""
-        advice = advice_on(perturbation.kind, one_metric=len(self.software_metrics) == 1)
-        said = (advice if one.kind == "advice" else one for one in perturbation.said)
+        """The findings of one comparison under its heading."""
         heading = self.heading(perturbation)
-        return tuple(replace(one, variant=self.name, heading=heading, of_comparison=True) for one in said)
+        return tuple(replace(one, variant=self.name, heading=heading, of_comparison=True) for one in perturbation.said)
 
     @property
     def caveat(self) -> str:

@@ -40,11 +40,10 @@ def next_steps(data: ReportData, results: str = "") -> tuple[Step, ...]:
         blind = [variant.name for variant in data.variants if variant.inner.verdict == "not assessable"]
         commands = () if blind else (f"measure merge {results} --out merged.parquet",)
         text = "Use the counters: they change nothing that counts. This joins the runs into one trace."
-        if data.outlying_runs:
-            runs = "; ".join(f"{', '.join(one.runs)} of {one.variant}" for one in data.outlying_runs)
+        if restrictions := _restrictions(data):
             text = (
-                "Use the counters with care: in the mean over runs they change nothing that counts, but some runs "
-                f"stand out ({runs}). This joins the runs into one trace."
+                "Use the counters with care: in the mean over runs they change nothing that counts, but "
+                f"{', and '.join(restrictions)}. This joins the runs into one trace."
             )
         if unjudged := _unjudged(data):
             text += f" Not judged, so not shown to be unchanged: {unjudged}."
@@ -55,6 +54,19 @@ def next_steps(data: ReportData, results: str = "") -> tuple[Step, ...]:
             )
         steps.append(Step(text, commands))
     return tuple(steps)
+
+
+def _restrictions(data: ReportData) -> list[str]:
+    """What single runs of variants that change nothing in the mean are shown to do."""
+    found = []
+    if data.outlying_runs:
+        runs = "; ".join(f"{', '.join(one.runs)} of {one.variant}" for one in data.outlying_runs)
+        found.append(f"some runs stand out ({runs})")
+    compared = {one.name: filter(None, (one.inner, one.outer_held_out)) for one in data.variants}
+    if scattered := [name for name, each in compared.items() if any(one.scattered for one in each)]:
+        names = listed_names(scattered)
+        found.append(f"runs of {names} scatter more than baselines, so that one run says less than a plain one")
+    return found
 
 
 def _unjudged(data: ReportData) -> str:

@@ -23,7 +23,8 @@ from measure.campaign.outlying_runs import how_to_look
 from measure.console.command_words import words_of_campaign
 from measure.perturbation.analysis_types import Perturbation, Verdict
 from measure.perturbation.finding import Finding
-from measure.perturbation.findings import advice_on
+from measure.perturbation.findings import advice_on, of_one_metric
+from measure.perturbation.missing_runs import forecast
 from measure.perturbation.outlying_runs import OutlyingRuns
 from measure.report.model import ReportData, Signals, VariantReport
 
@@ -245,6 +246,25 @@ def test_a_metric_that_every_open_pair_involves_can_be_left_out() -> None:
     assert len(more_runs([replace(one, inner=replace(one.inner, pairs=everything))], campaign, FILE, looks=1)) == 1
 
 
+def test_a_metric_behind_most_of_what_is_open_is_left_out_with_the_runs_for_the_rest() -> None:
+    """The report said that it was cheaper to leave the metric out, and had no command for it."""
+    campaign = Campaign.model_validate({**GIVEN, "hardware_metrics": ["PAPI_TOT_INS", "PAPI_LD_INS", "PAPI_BR_MSP"]})
+    first, other = opened("all", "inconclusive", 40), opened("functions", "inconclusive", 7)
+    verdicts: list[tuple[str, Verdict]] = [("im", "inconclusive"), ("ml", "inconclusive"), ("il", "equivalent")]
+    pairs: Any = tuple(SimpleNamespace(a=both[0], b=both[1], verdict=verdict) for both, verdict in verdicts)
+    behind_m = replace(first, inner=replace(first.inner, pairs=pairs))
+    second: Any = tuple(SimpleNamespace(a=a, b=b, verdict="inconclusive") for a, b in ("im", "il", "ml"))
+    all_open = replace(other, inner=replace(other.inner, pairs=second))
+    without, more = texts(more_runs([behind_m, all_open], campaign, FILE, looks=1))
+    assert without.startswith(
+        "Next: without m, which every open pair of the variant all involves, and with the runs that would settle the "
+        "variant functions, nothing may be open: `measure run CAMPAIGN.yaml --set 'hardware_metrics=["
+    )
+    extra = forecast(7, all_open.inner.spread_runs).extra
+    assert f"--set baselines={campaign.baselines + extra} --set replicates={campaign.replicates + extra}" in without
+    assert "would probably settle the variants all, functions" in more
+
+
 def test_more_runs_than_anybody_makes_are_no_step() -> None:
     """819 further baselines were the next step of a campaign of ten."""
     campaign = Campaign.model_validate(GIVEN)
@@ -403,11 +423,13 @@ def test_one_metric_is_not_told_to_be_spread_over_runs() -> None:
     whole = (
         "Do not reason about the pairs that changed within such a run; spread the software metrics over several runs."
     )
-    for metrics, told in (("a", short), ("ab", whole)):
-        made = variant("x", metrics, "perturbed")
-        found = made.findings_of(replace(made.inner, said=(Finding("A pair."), advice_on("inner"))))
-        assert [one.sentence for one in found] == ["A pair.", told]
-        assert {one.heading for one in found} == {"x (+1.50% instructions), within a run"}
+    made = variant("x", "ab", "perturbed")
+    compared = replace(made.inner, said=(Finding("A pair."), advice_on("inner")))
+    for one, told in ((compared, whole), (of_one_metric(compared), short)):
+        found = made.findings_of(one)
+        assert [each.sentence for each in found] == ["A pair.", told]
+        assert {each.heading for each in found} == {"x (+1.50% instructions), within a run"}
+        assert one.as_fields()["findings"] == ["A pair.", told]
 
 
 def test_a_printed_command_sets_a_key_once() -> None:
