@@ -131,10 +131,12 @@ class EmulatedTarget:
 
 @dataclass(frozen=True)
 class PartTiming:
-    """What the first part of a run took. ``seconds``: set-up included; ``ended``: whether it was the whole run."""
+    """What the first part of a run took. ``set_up_seconds``: to link and to start it; ``seconds``: for its
+    instructions; ``ended``: whether it was the whole run."""
 
     instructions: int
     cycles: int
+    set_up_seconds: float
     seconds: float
     ended: bool
 
@@ -142,7 +144,7 @@ class PartTiming:
 def time_part(spec: RunSpec, instructions: int) -> PartTiming:
     """Execute the first ``instructions`` of a run on its machine, without taking records.
 
-    The time is the processor's, which other work on the machine does not make longer. Raises `RunError` when the
+    Times are the processor's, which other work on the machine does not make longer. Raises `RunError` when the
     program fails before.
     """
     started = _processor_seconds()
@@ -155,11 +157,12 @@ def time_part(spec: RunSpec, instructions: int) -> PartTiming:
             counters=Pmu(core, spec.hardware_metrics), clock_hz=config.clock_hz, seed=spec.seed, timer_phase=phase,
             background=False, optimise_executions=hotness_threshold(spec),
         ) as machine:  # fmt: skip
+            set_up = _processor_seconds()
             machine.advance_to_instructions(instructions)
             if machine.ending is not None:
                 check_ending(machine, files, spec.exit_status)
-            ended = machine.ending is not None
-            return PartTiming(machine.instructions, core.cycles, _processor_seconds() - started, ended)
+            ended, end = machine.ending is not None, _processor_seconds()
+            return PartTiming(machine.instructions, core.cycles, set_up - started, end - set_up, ended)
     except EmulatorError as error:
         raise RunError(str(error)) from error
 
