@@ -27,6 +27,8 @@ def _number(value: float) -> str:
 
 
 def _interval(ends: tuple[float, float]) -> str:
+    if all(map(math.isinf, ends)):
+        return "none: too few runs"
     return f"{_number(ends[0])} to {_number(ends[1])}" if all(map(math.isfinite, ends)) else "-"
 
 
