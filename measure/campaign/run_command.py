@@ -112,8 +112,8 @@ def make_campaign(
 
     ``console``: shows progress; results are not printed; ``settings``: changes of the file (`load_campaign`).
     ``workers``: processes of this machine, or ``scheduler``: a Dask cluster (see
-    `measure.cluster.dask_workers.connect`). Raises `CampaignError` for what is wrong with the file, and `RunError` when
-    so many runs failed that nothing can be said.
+    `measure.cluster.dask_workers.connect`). Raises `CampaignError` for what is wrong with the file, and for an interval
+    that gives the first runs too few records, and `RunError` when so many runs failed that nothing can be said.
     """
     campaign, document = load_campaign(path, settings)
     directory = out or Path("results") / campaign.name
@@ -135,6 +135,8 @@ def make_campaign(
             outcome = execute_plan(
                 result.specs, store, keys=result.keys, workers=makers, started=bar.start, progress=bar.advance
             )
+        if outcome.is_too_short:
+            raise CampaignError(f"{document.where('sampling', 'every')}: {outcome.failures[0].reason}")
         first_use.wait()
         return _finish(result, outcome, directory, console, makers, can_explain=target == "emulated")
 

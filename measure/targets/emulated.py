@@ -31,7 +31,7 @@ from emulator.timing.machine_file import parse_machine
 from instrumenter.errors import InstrumenterError
 from instrumenter.sampler_format import TRACE_PATH, read_sampler_trace
 from measure.campaign.run_types import Run, RunSpec, Trace, ended_with
-from measure.errors import RunError
+from measure.errors import FewRecordsError, RunError
 from measure.perturbation.analysis_types import FEWEST_RECORDS
 from measure.targets.program_file import files_of, program_of
 from measure.targets.second_run import MeasuredRun, clock_of, count_in_second_run
@@ -107,7 +107,7 @@ class EmulatedTarget:
             second = count_in_second_run(spec, layout, measured, hotness_threshold(replace(spec, layout_seed=None)))
         trace = _trace_of_signal(captured, spec, probes) if signal_mode else _trace_of(samples, spec, probes, second)
         if trace.n_records < FEWEST_RECORDS:
-            raise RunError(
+            raise FewRecordsError(
                 f"the run has only {trace.n_records} records of {spec.interval} {spec.interval_unit}, expected at "
                 f"least {FEWEST_RECORDS}: sample at a shorter interval or give the program more work"
             )

@@ -16,7 +16,7 @@ from measure.campaign.plan import make_plan
 from measure.campaign.plan_file import load_plan
 from measure.campaign.store import Store
 from measure.console.command_words import shown_path
-from measure.errors import CampaignError
+from measure.errors import CampaignError, RunError
 from measure.partitioning import command
 from measure.partitioning.cli import partition
 from measure.partitioning.group_verdicts import Accept, decide, with_caveat
@@ -59,14 +59,14 @@ def fake_runs_stay_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """A fake run takes a millisecond, starting a worker for it a second."""
     real = executor._run_all
 
-    def run_all(missing, store, workers, done, reasons, progress) -> None:  # type: ignore[no-untyped-def]
+    def run_all(missing, store, workers, done, errors, progress) -> None:  # type: ignore[no-untyped-def]
         if any(spec.target != "fake" for _, spec in missing):
-            real(missing, store, workers, done, reasons, progress)
+            real(missing, store, workers, done, errors, progress)
             return
         for key, spec in missing:
             result = executor.make_run(spec)
-            if isinstance(result, str):
-                reasons[key] = result
+            if isinstance(result, RunError):
+                errors[key] = result
             else:
                 store.save(key, result)
                 done[key] = result
