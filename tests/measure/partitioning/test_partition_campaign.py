@@ -12,8 +12,9 @@ from click.testing import CliRunner, Result
 
 from measure.campaign import executor
 from measure.campaign.campaign_file import load_campaign
+from measure.campaign.explained import plan_digest
 from measure.campaign.plan import make_plan
-from measure.campaign.plan_file import load_plan
+from measure.campaign.plan_file import load_plan, save_plan
 from measure.campaign.store import Store
 from measure.console.command_words import shown_path
 from measure.errors import CampaignError, RunError
@@ -145,7 +146,9 @@ def test_fake_campaign_from_search_to_campaign_file(folder: Path) -> None:
     assert (result_of(folder)["tested_now"], result_of(folder)["runs_made"]) == (7, 0)
 
 
-def test_without_a_good_group_there_is_no_campaign_to_run_but_what_to_do(folder: Path) -> None:
+def test_without_a_good_group_there_is_no_campaign_to_run_but_what_to_do(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run(folder)
     text = (folder / "c.yaml").read_text()
     start = text.index("  rounds:")
@@ -166,6 +169,27 @@ def test_without_a_good_group_there_is_no_campaign_to_run_but_what_to_do(folder:
     assert not (folder / "out" / "partition.yaml").exists()  # of the search before
     page = (folder / "out" / "partition.html").read_text()
     assert 'data-copy="measure explain results/demo"' in page
+    monkeypatch.setattr(command, "_remedies", lambda campaign: [Path("results/demo/explain/all.yaml")])
+    lines = [line.strip() for line in run(folder).output.splitlines()]
+    assert lines[-1] == "measure run results/demo/explain/all.yaml"
+    assert lines[-2].endswith("With the remedies that `measure explain` found:")
+    assert "measure explain results/demo" not in lines
+
+
+def test_what_comes_next_where_the_campaign_was_explained(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The campaigns with remedies that the explanation names; another campaign of the name is explained first."""
+    monkeypatch.chdir(folder)
+    campaign, document = load_campaign(folder / "c.yaml")
+    plan = make_plan(campaign, document, lambda text: None, "fake")
+    results = folder / "results" / "demo"
+    assert command._remedies(campaign) is None
+    (results / "explain").mkdir(parents=True)
+    save_plan(plan, results)
+    assert command._remedies(campaign) is None
+    told = {"all": {"sentences": ["Best remedy: a; explain/all.yaml is the campaign with it."]}, "b": {"sentences": []}}
+    (results / "explain" / "explain.json").write_text(json.dumps({"plan": plan_digest(plan), "variants": told}))
+    assert command._remedies(campaign) == [Path("results/demo/explain/all.yaml")]
+    assert command._remedies(campaign.model_copy(update={"delta": 0.1})) is None
 
 
 def test_counters_split_the_hardware_metrics_over_campaign_files(folder: Path) -> None:
