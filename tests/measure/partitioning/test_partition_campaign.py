@@ -12,9 +12,8 @@ from click.testing import CliRunner, Result
 
 from measure.campaign import executor
 from measure.campaign.campaign_file import load_campaign
-from measure.campaign.explained import plan_digest
 from measure.campaign.plan import make_plan
-from measure.campaign.plan_file import load_plan, save_plan
+from measure.campaign.plan_file import load_plan
 from measure.campaign.store import Store
 from measure.console.command_words import shown_path
 from measure.errors import CampaignError, RunError
@@ -174,22 +173,6 @@ def test_without_a_good_group_there_is_no_campaign_to_run_but_what_to_do(
     assert lines[-1] == "measure run results/demo/explain/all.yaml"
     assert lines[-2].endswith("With the remedies that `measure explain` found:")
     assert "measure explain results/demo" not in lines
-
-
-def test_what_comes_next_where_the_campaign_was_explained(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The campaigns with remedies that the explanation names; another campaign of the name is explained first."""
-    monkeypatch.chdir(folder)
-    campaign, document = load_campaign(folder / "c.yaml")
-    plan = make_plan(campaign, document, lambda text: None, "fake")
-    results = folder / "results" / "demo"
-    assert command._remedies(campaign) is None
-    (results / "explain").mkdir(parents=True)
-    save_plan(plan, results)
-    assert command._remedies(campaign) is None
-    told = {"all": {"sentences": ["Best remedy: a; explain/all.yaml is the campaign with it."]}, "b": {"sentences": []}}
-    (results / "explain" / "explain.json").write_text(json.dumps({"plan": plan_digest(plan), "variants": told}))
-    assert command._remedies(campaign) == [Path("results/demo/explain/all.yaml")]
-    assert command._remedies(campaign.model_copy(update={"delta": 0.1})) is None
 
 
 def test_counters_split_the_hardware_metrics_over_campaign_files(folder: Path) -> None:
