@@ -171,7 +171,7 @@ class Toolchain:
             self.prepare(driver, lto=_is_lto(arguments))
         status, out, err = self.run(arguments, directory, driver)
         if status and is_common and _UNDEFINED.search(err.decode("utf-8", "replace")):
-            self.prepare(driver, lto=_is_lto(arguments))
+            self.prepare(driver)
             return self.run(arguments, directory, driver)
         return status, out, err
 

@@ -47,9 +47,10 @@ class Outcome:
         return f"{len(self.failures)} runs failed, the first of variant '{first.spec.variant}': {first.reason}"
 
     @property
-    def is_too_short(self) -> bool:
-        """Whether no run was made because the program is too short for the sampling interval."""
-        return not self.runs and any(isinstance(one.error, FewRecordsError) for one in self.failures)
+    def too_short(self) -> str:
+        """Why no run was made, where the program is too short for the sampling interval; empty elsewhere."""
+        short = [one.reason for one in self.failures if isinstance(one.error, FewRecordsError)]
+        return short[0] if short and not self.runs else ""
 
     def check_complete(self) -> None:
         """For the end of a command, when its report is written: raises `MeasureError` if runs failed."""

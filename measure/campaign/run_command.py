@@ -135,8 +135,8 @@ def make_campaign(
             outcome = execute_plan(
                 result.specs, store, keys=result.keys, workers=makers, started=bar.start, progress=bar.advance
             )
-        if outcome.is_too_short:
-            raise CampaignError(f"{document.where('sampling', 'every')}: {outcome.failures[0].reason}")
+        if outcome.too_short:
+            raise CampaignError(f"{document.where('sampling', 'every')}: {outcome.too_short}")
         first_use.wait()
         return _finish(result, outcome, directory, console, makers, can_explain=target == "emulated")
 

@@ -112,9 +112,8 @@ def _max_t(
     differences, errors = tested(np.zeros(before.shape[1]))
     shifted = ratios(*tested(np.clip(differences[0], -delta, delta)))
     critical = critical_value(extremes(shifted).largest, level)
-    half = (
-        critical * errors[0] if np.isfinite(critical) else np.full(errors.shape[1], np.inf)
-    )  # where errors are 0, too
+    # With too few labellings also pairs whose error is 0 have no bounds.
+    half = critical * errors[0] if np.isfinite(critical) else np.full(errors.shape[1], critical)
     return max_t(ratios(differences, errors)).p_adjusted, half
 
 

@@ -47,15 +47,15 @@ def test_the_others_are_not_made_when_the_first_run_has_too_few_records(tmp_path
     specs = [fake_spec(number, "short") for number in range(4)]
     outcome, cancelled = executed(specs, tmp_path, ended=1)
     assert cancelled == [False, True, True, True]
-    assert outcome.is_too_short
-    assert [one.reason for one in outcome.failures] == ["the run has only 5 records of 1000 cycles"]
+    assert len(outcome.failures) == 1
+    assert outcome.too_short == "the run has only 5 records of 1000 cycles"
 
 
 def test_another_failure_of_one_run_stops_nothing(tmp_path: Path) -> None:
     specs = [fake_spec(0, "fail"), fake_spec(1)]
     outcome, cancelled = executed(specs, tmp_path, ended=2)
     assert cancelled == [False, False]
-    assert (len(outcome.runs), len(outcome.failures), outcome.is_too_short) == (1, 1, False)
+    assert (len(outcome.runs), len(outcome.failures), outcome.too_short) == (1, 1, "")
 
 
 def test_a_finished_run_is_not_lost_and_lets_the_others_be_made(tmp_path: Path) -> None:
@@ -65,4 +65,4 @@ def test_a_finished_run_is_not_lost_and_lets_the_others_be_made(tmp_path: Path) 
         assert execute_plan(both[1:], store).reused == 1
     outcome, cancelled = executed([both[1], both[0], fake_spec(2)], tmp_path, ended=2)
     assert not any(cancelled)
-    assert (len(outcome.runs), outcome.is_too_short) == (2, False)
+    assert (len(outcome.runs), outcome.too_short) == (2, "")
