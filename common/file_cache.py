@@ -173,7 +173,7 @@ def kept_files(directory: Path | None = None) -> Iterator[KeptFile]:
             if _NAME.fullmatch(entry.name):
                 with contextlib.suppress(OSError):
                     about = entry.stat(follow_symlinks=False)
-                    kind = "object" if folder == OBJECTS else Path(entry.name).suffix[1:] or "older"
+                    kind = Path(entry.name).suffix[1:] or "object"
                     yield KeptFile(Path(entry.path), kind, max(about.st_size, about.st_blocks * 512), about.st_mtime)
 
 

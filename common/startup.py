@@ -22,21 +22,18 @@ def rest_linear_algebra() -> None:
 
 
 @contextmanager
-def starting(freeze: bool = True) -> Iterator[None]:
+def starting() -> Iterator[None]:
     """Context in which modules are loaded and the machine is set up.
 
-    Nothing loaded there becomes garbage, and garbage collection would take a tenth of the time, so it is off. The
-    threads of linear algebra rest, see `rest_linear_algebra`.
-
-    ``freeze``: exclude what was loaded from later garbage collections, too.
+    Nothing loaded there becomes garbage, and garbage collection would take a tenth of the time, so it is off, and later
+    ones leave out what was loaded. The threads of linear algebra rest, see `rest_linear_algebra`.
     """
     rest_linear_algebra()
     was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
-        if freeze:
-            gc.freeze()  # the garbage collector never examines objects loaded by now
+        gc.freeze()  # the garbage collector never examines objects loaded by now
     finally:
         if was_enabled:
             gc.enable()

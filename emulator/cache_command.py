@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 _KINDS = {
     "regions": "programs: optimised translations",
     "object": "single objects: interpreters, regions",
-    "code": "programs: blocks, by earlier versions",
-    "older": "programs, by earlier versions",
 }
 _LIBRARIES = "the compiler's libraries: built again when needed"
 _OTHERS = "others: kernels, sources, verdicts, records"

@@ -155,9 +155,7 @@ def _unit_of(event: Event) -> str:
 
 
 METRICS: dict[str, HardwareMetric] = {preset.name: preset for preset in _PRESETS} | {
-    event.name: _preset(event.name, _unit_of(event), f"Event {event.name} of the core", event)
-    for event in Event
-    if event is not Event.OVERHEAD_CYCLES  # no command adds modelled work, so a metric of it would always be 0
+    event.name: _preset(event.name, _unit_of(event), f"Event {event.name} of the core", event) for event in Event
 }
 
 

@@ -1,8 +1,8 @@
 """Non-intrusive probes: events counted from the record, without touching the program.
 
-`BlockCounter` counts executions of blocks, from which the executions of any instruction follow; `StoreWatch` counts
-stores into address ranges; `EventCounter` counts many kinds of both events at once. The counts are exact: the ground
-truth that instrumentation is compared with.
+`BlockCounter` counts executions of blocks, from which the executions of any instruction follow; `EventCounter` counts
+many kinds of executions, and of stores into address ranges, at once. The counts are exact: the ground truth that
+instrumentation is compared with.
 """
 
 from __future__ import annotations
@@ -48,36 +48,11 @@ class BlockCounter:
         return totals
 
 
-class StoreWatch:
-    """Stores into half-open address ranges ``[(low, high), ...]``; ``counts``: ``(n_ranges,)`` int64.
-
-    A store counts for a range when its first byte lies in it.
-    """
-
-    selection = TraceSelection(blocks=True, addresses=True, exact_stop=True)
-
-    def __init__(self, ranges: Sequence[tuple[int, int]]) -> None:
-        self.ranges = list(ranges)
-        self.counts = np.zeros(len(self.ranges), np.int64)
-
-    def consume(self, facts: BlockFacts, stream: NDArray[np.uint32]) -> None:
-        from emulator.probes_kernel import stores_in_ranges
-
-        lows = np.array([low for low, _ in self.ranges], np.uint32)
-        highs = np.array([high for _, high in self.ranges], np.uint32)
-        stores_in_ranges(
-            facts.blocks["first_instruction"].astype(np.int64),
-            facts.blocks["n_instructions"].astype(np.int64),
-            facts.instructions["access"].astype(np.uint8),
-            stream, lows, highs, self.counts, ACCESS_STORE,
-        )  # fmt: skip
-
-
 class EventCounter:
     """Counts several kinds of events at once, cheaply enough to stay on for whole runs.
 
     ``events``: for each kind, the addresses of instructions whose executions are summed (an address given twice counts
-    twice), and half-open address ranges in which stores are counted as by `StoreWatch`.
+    twice), and half-open address ranges: a store counts for its kind when its first byte lies in one of them.
     """
 
     selection = TraceSelection(blocks=True, addresses=True, exact_stop=True)

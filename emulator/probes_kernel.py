@@ -21,27 +21,6 @@ def pick_block_ids(n_accesses: Any, stream: Any, found: Any) -> int:
 
 
 @kernel
-def stores_in_ranges(
-    first: Any, length: Any, access: Any, stream: Any, lows: Any, highs: Any, counts: Any, store_flag: int
-) -> None:
-    """Add to ``counts`` the stores of ``stream`` whose address lies in each ``[low, high)``."""
-    position = 0
-    while position < len(stream):
-        number = stream[position]
-        position += 1
-        start = first[number]
-        for row in range(start, start + length[number]):
-            if access[row] == 0:
-                continue
-            address = stream[position]
-            position += 1
-            if access[row] & store_flag:
-                for n in range(len(lows)):
-                    if lows[n] <= address < highs[n]:
-                        counts[n] += 1
-
-
-@kernel
 def count_events(
     stream: Any,
     n_accesses: Any,

@@ -11,6 +11,7 @@ import hashlib
 import json
 import time
 import zipfile
+import zlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -227,7 +228,7 @@ def _made_by(path: Path) -> dict[str, str]:
         import pyarrow.parquet as pq
 
         return dict(json.loads(pq.read_schema(path).metadata[b"PANDAS_ATTRS"])["made_by"])
-    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile):
+    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error):
         return {}
 
 

@@ -75,7 +75,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "instrumenter": ("common", "instrumenter"),
     "measure.stats": ("measure.stats",),
     "measure.alignment": ("measure.alignment", "measure.stats", "emulator.kernels"),
-    "measure.perturbation": ("measure.perturbation", "measure.stats", "measure.alignment"),
+    "measure.perturbation": ("common.listed_names", "measure.perturbation", "measure.stats", "measure.alignment"),
     "measure.report": ("measure.report", "measure.perturbation"),
     "measure.campaign.run_types": (),
     "measure.errors": (),

@@ -141,19 +141,11 @@ class Selection:
         """Whether the selection has names, which have to be resolved again after libraries were mapped."""
         return bool(self.symbols or self.sources or self.libraries)
 
-    def address_ranges(self, image: ElfImage, mapped: Sequence[tuple[int, int, str]] = ()) -> Ranges:
-        """The address ranges selected in the program; () for all addresses. ``mapped``: start, end and path of the code
-        mapped from files. Raises `SelectionError` for names that the program does not have."""
-        found, missing = self.resolve([image], mapped)
-        if missing:
-            raise missing[0]
-        return found
-
     def resolve(
         self, images: Sequence[ElfImage], mapped: Sequence[tuple[int, int, str]]
     ) -> tuple[Ranges, list[SelectionError]]:
-        """As `address_ranges`, in several ELF files, the program first; and an error for each name that none of them
-        has."""
+        """The address ranges selected in ELF files, the program first, () for all addresses; and an error for each name
+        that none of them has. ``mapped``: start, end and path of the code mapped from files."""
         if not (self.has_names or self.ranges):
             return (), []
         found, missing = list(self.ranges), []

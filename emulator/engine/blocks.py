@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from emulator.engine.address_tables import GUEST_SPACE, Table
 from emulator.engine.decode.block_interning import InternedBlocks
+from emulator.errors import EmulatorError
 from emulator.events import MAX_BLOCK_INSTRUCTIONS, BlockFacts, OpClass
 from emulator.isa.decode import Instruction, decode
 from emulator.listeners import CodeListener
@@ -73,7 +74,7 @@ class BlockCache:
     gives the fault of an illegal instruction; ``listener`` gets a report of each block that `get` decodes."""
 
     def __init__(
-        self, fetch: Callable[[int], int], on_illegal: Callable[[int, int], Exception],
+        self, fetch: Callable[[int], int], on_illegal: Callable[[int, int], EmulatorError],
         listener: CodeListener | None = None,
     ) -> None:  # fmt: skip
         self._fetch = fetch
@@ -184,7 +185,7 @@ class BlockCache:
                 instruction = decode(raw)
                 if instruction is None:
                     raise self._on_illegal(pc, raw)
-            except Exception:
+            except EmulatorError:
                 if not instructions:
                     raise
                 break

@@ -8,10 +8,10 @@ A turn of a set is a counted access to it, unless the one before was to the same
 replace all of them. The fields of a count are accesses
 
 - by the reuse time of their line, in `REUSE_BINS` bins,
-- by the time since the last counted access to their page, in as many bins,
+- by the time since the last access that counted their page, unless that is the one before, in as many bins,
 - by the turns of the first cache's set since the last counted access to their line, in `TURN_BINS` bins,
 - by the class of the reuse time of their line, `TIME_CLASSES`, and the number of that line modulo `LINE_SETS`,
-- by the class of the time of their page and the number of that page modulo `PAGE_SETS`.
+- by the class of the time of their page, likewise, and the number of that page modulo `PAGE_SETS`.
 
 Bins of time cut each power of two into four: a loop over a few lines more than a cache holds differs from one over a
 few less. Bins of turns are exact up to `EXACT_TURNS`, then cut alike. Classes are coarse: they tell sets into which

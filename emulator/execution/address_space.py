@@ -171,7 +171,7 @@ class AddressSpace:
             self.translator.block_table.reserve(pc)
 
     @staticmethod
-    def _illegal(pc: int, raw: int) -> Exception:
+    def _illegal(pc: int, raw: int) -> GuestFault:
         vector = raw & 127 == _OP_V or (raw & 127 in _FLOAT_ACCESSES and raw >> 12 & 7 in _VECTOR_WIDTHS)
         why = " of the vector extension, which the machine does not have: compile with -march=rv64gc" if vector else ""
         return GuestFault(f"illegal instruction {raw:#x}{why}", Signal.SIGILL, pc)

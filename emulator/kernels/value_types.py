@@ -129,10 +129,10 @@ def float_text(number: float) -> str:
     return f"0x{struct.unpack('<Q', struct.pack('<d', number))[0]:016X}"
 
 
-def tuple_of(values: tuple[Value, ...], names: tuple[str, ...] = ()) -> Value:
+def tuple_of(values: tuple[Value, ...]) -> Value:
     """A tuple of ``values``."""
     types = tuple(value.type for value in values)
-    return Value(TupleType(types, names), tuple(part for value in values for part in value.parts))
+    return Value(TupleType(types), tuple(part for value in values for part in value.parts))
 
 
 def joined(one: Value, other: Value) -> Type:

@@ -185,10 +185,6 @@ class LinuxKernel:
         """
         return self.signals.deliver_fault(hart, fault_info(signal, code, address))
 
-    def next_timer_deadline_nanoseconds(self) -> int | None:
-        """Value of ``clock`` at which the next timer or timeout expires; None without one."""
-        return self.scheduler.next_deadline()
-
     def fire_timers(self) -> None:
         """Fire all timers that are due, and have the waits checked."""
         self.scheduler.recheck_waits = True

@@ -34,7 +34,6 @@ from emulator.events import FULL_RECORD, BlockFacts, TraceSelection
 from emulator.timing import layout
 from emulator.timing.core_arrays import build_core, class_timing, grow_tables
 from emulator.timing.inorder_kernel import decode, resolve_last, run, train_fetches, train_predictors
-from emulator.timing.issue_kernel import elapse
 from emulator.timing.machine_config import MachineConfig
 from emulator.timing.machine_events import N_EVENTS, N_STATIC, Event, static_events
 from emulator.timing.memory_kernel import pollute
@@ -101,7 +100,7 @@ class InOrderCore:
 
     @property
     def cycles(self) -> int:
-        """The cycle after the last complete block has issued, modelled kernel work included."""
+        """The cycle after the last complete block has issued."""
         return int(self._longs[layout.S_CYCLE])
 
     @property
@@ -213,19 +212,11 @@ class InOrderCore:
         if self._online is None or not self._online.code:
             train_fetches(self._longs, self._words, stream, skipped_words, self._known_code)
 
-    def add_overhead(self, cycles: int) -> None:
-        """Add ``cycles`` of work that is modelled and not executed, such as the kernel's."""
-        if cycles < 0:
-            raise ValueError(f"overhead of {cycles} cycles, expected 0 or more")
-        elapse(self._longs, self._words, cycles)
-        self.counters[Event.OVERHEAD_CYCLES] += cycles
-        self.counters[Event.CYCLES] = self.cycles
-
     def disturb(self, seed: int, lines: int) -> None:
         """Bring ``lines`` random lines of another program into each cache, as an interrupt handler would.
 
         One page for each 16 lines enters each TLB; ``lines`` two-bit counters are set at random, as many BTB entries
-        are invalidated, and the return-address stack is cleared. It takes no time: see `add_overhead`.
+        are invalidated, and the return-address stack is cleared. It takes no time.
         """
         if lines < 0:
             raise ValueError(f"an interrupt of {lines} lines, expected 0 or more")

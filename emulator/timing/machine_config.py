@@ -191,7 +191,7 @@ class FunctionalUnits(_Section):
     fp_move: UnitTiming = _unit(1, 1, "Move between register files")
     csr: UnitTiming = _unit(3, 1, "Access to a control and status register")
     fence: UnitTiming = _unit(1, 1, "Memory ordering")
-    system: UnitTiming = _unit(1, 1, "Call to the kernel, whose own time is added apart")
+    system: UnitTiming = _unit(1, 1, "Call to the kernel, whose own work takes no time")
 
 
 class PipelineConfig(_Section):

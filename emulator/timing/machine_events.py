@@ -62,9 +62,8 @@ class Event(IntEnum):
     MEMORY_WRITES = 41  # lines, or written-through stores, that reach memory
     ITLB_MISSES = 42
     DTLB_MISSES = 43
-    STALL_CYCLES = 44  # cycles in which no instruction issued, modelled kernel work not included
+    STALL_CYCLES = 44  # cycles in which no instruction issued
     FRONTEND_STALL_CYCLES = 45  # of these, the ones waiting for fetch
-    OVERHEAD_CYCLES = 46  # modelled kernel work (see `InOrderCore.add_overhead`)
 
 
 N_EVENTS = len(Event)

@@ -115,7 +115,8 @@ def size_table(records: int, most_bytes: float, journal: Journal) -> list[str]:
     installed = {"tslearn": "tslearn", "dtaidistance": "dtaidistance", "dtw-python": "dtw"}
     others = [name for name, module in installed.items() if find_spec(module)]
     found = {}
-    for method in (*OURS, *others, "tslearn band 5%"):
+    banded = ["tslearn band 5%"] if "tslearn" in others else []
+    for method in (*OURS, *others, *banded):
         if BYTES_PER_CELL.get(method, 0) * records**2 <= most_bytes:
             found[method] = journal.measured((method, records), partial(measured, method, records))
             sys.stdout.write(f"{method:16s} {records:6d} {found[method]}\n")

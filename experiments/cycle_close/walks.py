@@ -76,9 +76,14 @@ def build(folder: Path) -> Path:
 def measure(
     elf: Path, walks: tuple[tuple[int, int, int], ...], machine: Path, reads: int, interval: int
 ) -> dict[str, tuple]:
+    """`deviations` of a program of two ``walks``."""
+    arguments = (*(str(number) for walk in walks for number in walk), str(reads))
+    return deviations(elf, arguments, machine, interval)
+
+
+def deviations(elf: Path, arguments: tuple[str, ...], machine: Path, interval: int) -> dict[str, tuple]:
     """By way of sampling: the mean deviation of CPI and that of the whole run [%], and the part simulated [%]."""
     config = load_machine(machine)
-    arguments = (*(str(number) for walk in walks for number in walk), str(reads))
     full = trace_job(Job(elf, arguments, machine), elf, config, Settings(interval, everything=True), None).table
     found = {}
     for way, (settings, samples) in WAYS.items():

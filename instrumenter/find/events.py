@@ -34,18 +34,8 @@ _BEFORE_ASSIGNMENT = re.compile(rb"(?:\s|^#.*$)*", re.MULTILINE)
 Wanted = dict[tuple[str, str], list[str]]  # (event, subject) -> metrics; subject "" where the spec has none
 
 
-def find_events(
-    text: bytes, name: str, metrics: Mapping[str, MetricSpec], target: str | None, flags: Sequence[str] = ()
-) -> FoundSites:
-    """Find the events of ``metrics`` in preprocessed C, the ``text`` of the file ``name``.
-
-    Raises `SourceError` for text that does not parse and for an event that cannot be counted where it happens.
-    """
-    return Finder(text, name, metrics, target, flags).find()
-
-
 class Finder:
-    """Finds the events of one source; see `find_events`."""
+    """Finds the events of one source; see `instrumenter.find.find`."""
 
     def __init__(
         self,

@@ -78,7 +78,7 @@ def rewrite(
         sites = list(group)
         if form is Form.LEAVING:
             for _, same in groupby(sites, key=lambda site: site.condition):
-                _count_leaving(edits, list(same), metrics, layout, leaving)
+                _count_leaving(edits, list(same), layout, leaving)
         else:
             _edit(edits, form, start, end, sites, metrics, layout, stand_ins, cplusplus)
     head = [layout.declaration(cplusplus=cplusplus, leaving=leaving)]
@@ -159,10 +159,7 @@ def _condition(site: Site) -> str:
     return " && ".join(conditions)
 
 
-def _count_leaving(
-    edits: Edits, sites: Sequence[Site], metrics: Mapping[str, MetricSpec], layout: CounterLayout,
-    leaving: list[tuple[str, ...]],
-) -> None:  # fmt: skip
+def _count_leaving(edits: Edits, sites: Sequence[Site], layout: CounterLayout, leaving: list[tuple[str, ...]]) -> None:
     """Add the variable whose cleanup counts when the function is left, by return or by exception."""
     counts = tuple(layout.bump_shared(site.metric) for site in sites)
     if counts not in leaving:

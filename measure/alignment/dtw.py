@@ -1,4 +1,4 @@
-"""Dynamic time warping of two traces, exact if affordable, and moving values along the path.
+"""Dynamic time warping of two traces, exact if affordable.
 
 Chooses the window and the memory plan; the inner loops are in `measure.alignment.diagonal_kernel`.
 `measure.perturbation.perturbation` compares aligned traces.
@@ -6,8 +6,7 @@ Chooses the window and the memory plan; the inner loops are in `measure.alignmen
 Method names: ``full`` keeps every predecessor (one byte a cell); ``checkpoint`` keeps the costs of one
 anti-diagonal in every few hundred and recomputes the predecessors between them during the traceback: the same path, in
 little memory; ``band`` stays near the straight line between the corners and widens while the path touches the band's
-edge; ``multiresolution`` aligns averaged traces, then refines in a corridor around that path: not exact;
-``tslearn`` uses that library.
+edge; ``multiresolution`` aligns averaged traces, then refines in a corridor around that path: not exact.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from measure.alignment.windows import Window, band_window, corridor_window, full_window
 from measure.stats.correlation import runs_of_equals
 
-Method = Literal["auto", "full", "checkpoint", "band", "multiresolution", "tslearn"]
+Method = Literal["auto", "full", "checkpoint", "band", "multiresolution"]
 
 DEFAULT_BAND = 0.05
 FULL_CELLS = 100_000_000
@@ -30,9 +29,6 @@ REFUSED_CELLS = 2_000_000_000
 """Largest number of cells for ``full`` when requested by name."""
 LONGEST_EXACT_RECORDS = 100_000
 COARSE_RECORDS = 2000
-TSLEARN_BYTES_PER_CELL = 9
-TSLEARN_BYTES = 1_000_000_000
-"""tslearn keeps the whole matrix of costs; above this estimate (10,000 x 10,000 records) it is refused."""
 
 
 class AlignmentError(ValueError):
@@ -115,6 +111,14 @@ def normalised_channels(values: ArrayLike, name: str = "trace") -> NDArray[np.fl
     return np.ascontiguousarray(np.where(constant[:, None], 0.0, centred / np.where(constant, 1.0, spread)[:, None]))
 
 
+def check_setting(step_penalty: float, band: float | None) -> None:
+    """Raise `AlignmentError` for a penalty below 0 and a band outside (0, 1]; None stands for no band."""
+    if not step_penalty >= 0:
+        raise AlignmentError(f"step_penalty: got {step_penalty}, expected a number of at least 0")
+    if band is not None and not 0 < band <= 1:
+        raise AlignmentError(f"band: got {band}, expected a fraction of the longer trace, more than 0 and at most 1")
+
+
 def align_normalised(
     reference: NDArray[np.float64],
     other: NDArray[np.float64],
@@ -127,16 +131,11 @@ def align_normalised(
     """As `align`, for channels ``(c, n)`` and ``(c, m)`` that `normalised_channels` prepared; ``widen``: paths may
     leave the ``band``."""
     n, m = reference.shape[1], other.shape[1]
-    if not step_penalty >= 0:
-        raise AlignmentError(f"step_penalty: got {step_penalty}, expected a number of at least 0")
-    if band is not None and not 0 < band <= 1:
-        raise AlignmentError(f"band: got {band}, expected a fraction of the longer trace, more than 0 and at most 1")
+    check_setting(step_penalty, band)
     if method == "auto":
         method = _automatic_method(n, m, band)
     if method == "band":
         return _banded(reference, other, DEFAULT_BAND if band is None else band, step_penalty, widen)
-    if method == "tslearn":
-        return _by_tslearn(reference, other, band, step_penalty)
     if method == "multiresolution":
         return _refined(reference, other, step_penalty)
     if method not in ("full", "checkpoint"):
@@ -148,30 +147,6 @@ def align_normalised(
         )
     path, cost = _solve(reference, other, full_window(n, m), step_penalty, keep_all=method == "full")
     return _alignment(path, cost, method)
-
-
-def warp(alignment: Alignment, other_values: ArrayLike) -> NDArray[np.float64]:
-    """``other_values`` ``(m, c)`` on the reference's records, ``(n, c)``: the mean of the records matched to
-    each.
-
-    For levels, rates and anything that is to be correlated. Raises AlignmentError when ``m`` does not fit.
-    """
-    values = _fitting(alignment, other_values)
-    return mean_over_runs(alignment.path[:, 0], values[alignment.path[:, 1]])
-
-
-def warp_counts(alignment: Alignment, other_values: ArrayLike) -> NDArray[np.float64]:
-    """``other_values`` ``(m, c)`` on the reference's records, ``(n, c)``, totals conserved.
-
-    A record that is matched to several reference records is divided among them in equal parts, and each
-    reference record gets the sum of its parts. For counts per interval. Raises AlignmentError when ``m``
-    does not fit.
-    """
-    values = _fitting(alignment, other_values)
-    rows, columns = alignment.path.T
-    shares = values / np.bincount(columns, minlength=len(values))[:, None]
-    starts = np.flatnonzero(np.diff(rows, prepend=-1))
-    return np.add.reduceat(shares[columns], starts, axis=0)
 
 
 def mean_over_runs(keys: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -223,26 +198,6 @@ def _averaged(channels: NDArray[np.float64], factor: int) -> NDArray[np.float64]
     starts = np.arange(0, channels.shape[1], factor)
     counts = np.diff(starts, append=channels.shape[1])
     return np.ascontiguousarray(np.add.reduceat(channels, starts, axis=1) / counts)
-
-
-def _by_tslearn(
-    reference: NDArray[np.float64], other: NDArray[np.float64], band: float | None, penalty: float
-) -> Alignment:
-    """Align by the library tslearn; refuses traces that need too much memory, and step penalties."""
-    n, m = reference.shape[1], other.shape[1]
-    estimate_bytes = TSLEARN_BYTES_PER_CELL * n * m
-    if estimate_bytes > TSLEARN_BYTES:
-        raise AlignmentError(
-            f"tslearn needs about {estimate_bytes / 1e9:.1f} GB for traces of {n} and {m} records, more than "
-            f"the {TSLEARN_BYTES / 1e9:.1f} GB allowed; use method 'auto'"
-        )
-    if penalty:
-        raise AlignmentError(f"tslearn knows no step_penalty, got {penalty}; use method 'auto' or a penalty of 0")
-    from tslearn.metrics import dtw_path
-
-    radius = None if band is None else int(np.ceil(band * max(n, m)))
-    path, cost = dtw_path(reference.T, other.T, sakoe_chiba_radius=radius)
-    return _alignment(np.asarray(path, np.int64), float(cost), "tslearn", band)
 
 
 def _solve(
@@ -313,13 +268,3 @@ def _alignment(path: NDArray[np.int64], cost: float, method: str, band: float | 
     steps = len(path) - 1
     diagonal = int((np.diff(path, axis=0).sum(axis=1) == 2).sum())
     return Alignment(path, cost, method, (steps - diagonal) / steps if steps else 0.0, band)
-
-
-def _fitting(alignment: Alignment, other_values: ArrayLike) -> NDArray[np.float64]:
-    values = np.asarray(other_values, np.float64)
-    if values.ndim != 2 or len(values) != alignment.n_other:
-        raise AlignmentError(
-            f"values have shape {values.shape}: expected ({alignment.n_other}, metrics), "
-            "one row a record of the trace that was aligned"
-        )
-    return values

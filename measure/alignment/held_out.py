@@ -36,7 +36,7 @@ def held_out_paths(
     n, m = reference.shape[1], other.shape[1]
     left_out = np.arange(len(reference)) if channels is None else np.asarray(channels, np.int64)
     if band_window(n, m, _radius(band, n, m)).cells * LANES > FULL_CELLS:
-        return [_one_path(reference, other, int(channel), band, step_penalty) for channel in left_out]
+        return [_one_path(reference, other, int(channel), band, step_penalty, widen) for channel in left_out]
     paths: dict[int, NDArray[np.int64]] = {}
     for start in range(0, len(left_out), LANES):
         paths.update(_group_paths(reference, other, left_out[start : start + LANES], band, widen, step_penalty))
@@ -48,10 +48,17 @@ def _radius(band: float, n: int, m: int) -> int:
 
 
 def _one_path(
-    reference: NDArray[np.float64], other: NDArray[np.float64], channel: int, band: float, penalty: float
+    reference: NDArray[np.float64],
+    other: NDArray[np.float64],
+    channel: int,
+    band: float,
+    penalty: float,
+    widen: bool,
 ) -> NDArray[np.int64]:
     kept = np.delete(np.arange(len(reference)), channel)
-    return align_normalised(reference[kept], other[kept], method="band", band=band, step_penalty=penalty).path
+    return align_normalised(
+        reference[kept], other[kept], method="band", band=band, step_penalty=penalty, widen=widen
+    ).path
 
 
 def _group_paths(
@@ -72,7 +79,7 @@ def _group_paths(
         window = band_window(n, m, radius)
         if window.cells * LANES > FULL_CELLS:
             wider = min(1.0, radius / max(n, m))
-            return paths | {int(c): _one_path(reference, other, int(c), wider, penalty) for c in group}
+            return paths | {int(c): _one_path(reference, other, int(c), wider, penalty, widen) for c in group}
         solved = _solve_lanes(reference, other, group, window, penalty)
         settled = np.array([not widen or radius >= max(n, m) or not window.touches(path) for path in solved])
         paths.update({int(c): path for c, path, good in zip(group, solved, settled, strict=True) if good})

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.alignment.dtw import DEFAULT_BAND, Alignment, AlignmentError, align_normalised
+from measure.alignment.dtw import DEFAULT_BAND, Alignment, align_normalised, check_setting
 from measure.alignment.held_out import held_out_paths
 
 
@@ -29,12 +29,7 @@ class AlignmentSetting:
     band: float = DEFAULT_BAND
 
     def __post_init__(self) -> None:
-        if not self.step_penalty >= 0:
-            raise AlignmentError(f"step_penalty: got {self.step_penalty}, expected a number of at least 0")
-        if not 0 < self.band <= 1:
-            raise AlignmentError(
-                f"band: got {self.band}, expected a fraction of the longer trace, more than 0 and at most 1"
-            )
+        check_setting(self.step_penalty, self.band)
 
     def align(
         self, reference: NDArray[np.float64], other: NDArray[np.float64], *, widen: bool = True

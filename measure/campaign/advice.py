@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from measure.campaign.campaign_model import Campaign
@@ -19,6 +19,7 @@ from measure.campaign.run_types import Run
 from measure.campaign.variance import planned_runs
 from measure.console.time_left import range_text
 from measure.perturbation.analysis_types import BROKEN, Verdict
+from measure.perturbation.finding import RESULTS, Finding
 from measure.perturbation.findings import in_all_open
 from measure.perturbation.missing_runs import Forecast, forecast
 from measure.report.model import VariantReport
@@ -47,8 +48,8 @@ class Counted:
 
 def advice(
     variants: Sequence[VariantReport], counted: Mapping[str, Counted], campaign: Campaign, campaign_words: str
-) -> list[str]:
-    """Sentences for the smallest perturbed or changed variants: the metrics behind it, then the command; empty without.
+) -> list[Finding]:
+    """Findings on the smallest perturbed or changed variants: the metrics behind it, then the command; empty without.
 
     A variant that adds metrics to such a one is left out, since the smaller one is more specific.
     ``counted``: by variant; ``campaign_words``: see `Plan.campaign_words`. On the host, only runs as they are can be
@@ -57,15 +58,19 @@ def advice(
     """
     all_perturbed = [variant for variant in variants if variant.verdict in BROKEN]
     perturbed = _smallest(all_perturbed)
-    sentences = []
+    found = []
     for variant in perturbed:
-        sentences += [f"{variant.name}: {text}" for text in _metrics_behind(variant, variants, counted[variant.name])]
+        behind = _metrics_behind(variant, variants, counted[variant.name])
+        found += [Finding(text, variant=variant.name, heading=variant.name) for text in behind]
     if campaign.host is not None and all_perturbed:
-        sentences.append(
-            "Next: give the same program and counters an emulated machine (`machine:` a file, `sampling: {every:}` in "
-            "cycles): if they perturb there, too, `measure explain` says why and tries remedies."
+        found.append(
+            Finding(
+                "give the same program and counters an emulated machine (`machine:` a file, `sampling: {every:}` in "
+                "cycles): if they perturb there, too, `measure explain` says why and tries remedies.",
+                "next",
+            )
         )
-        return sentences
+        return _until_explained(found)
     if all_perturbed:
         split = ""
         if any(len(variant.software_metrics) > 1 for variant in all_perturbed) and not _is_partition(campaign):
@@ -74,33 +79,45 @@ def advice(
                 f"; `{search}` looks for the fewest sets of these metrics that are each shown to change no relation by "
                 "more than delta"
             )
-        sentences.append(
-            f"Next: `measure explain`, given the directory of these results, says why and tries remedies{split}."
-        )
+        what = f"says why and tries remedies{split}."
+        found.append(
+            Finding(
+                f"`measure explain`, given the directory of these results, {what}", "next",
+                in_results=f"`measure explain {RESULTS}` {what}",
+            )
+        )  # fmt: skip
     if _is_partition(campaign):
-        sentences += _split_groups(perturbed, counted, campaign, campaign_words)
+        found += _split_groups(perturbed, counted, campaign, campaign_words)
     for variant in perturbed:
-        if len(variant.software_metrics) == 1 and counted[variant.name].free:
-            sentences.append(
+        if len(variant.software_metrics) != 1:
+            continue
+        if counted[variant.name].free:
+            text = (
                 f"{variant.name} collects one metric only, and without an instruction of a counter, so a rarer event "
                 "does not help: count at another place, where the compiler makes the same code, or with `method: "
                 "second_run`, which keeps the measured program plain."
             )
-        elif len(variant.software_metrics) == 1:
-            sentences.append(
+        else:
+            text = (
                 f"{variant.name} collects one metric only, which cannot be split: count a rarer event, or fewer places "
                 f"of this one (`function:`, `file:`, `line:`); `measure run --counts {campaign_words}` "
                 "shows how often each happens."
             )
-    return sentences
+        found.append(Finding(text, variant=variant.name))
+    return _until_explained(found)
+
+
+def _until_explained(found: Iterable[Finding]) -> list[Finding]:
+    """The findings, marked to give way to an explanation of their variant."""
+    return [replace(one, until_explained=True) for one in found]
 
 
 def more_runs(
     variants: Sequence[VariantReport], campaign: Campaign, campaign_words: str, looks: int, missing: bool = False,
     run_seconds: float = 0.0, controls: Controls | None = None,
-) -> list[str]:  # fmt: skip
+) -> list[Finding]:  # fmt: skip
     """The command that would probably settle the inconclusive variants, or else show the size of changes, and the one
-    after ``controls`` that failed, in a sentence each; empty without one.
+    after ``controls`` that failed, in a finding each; empty without one.
 
     ``campaign_words``: see `Plan.campaign_words`; ``looks``: at the results so far. While fewer than planned, runs are
     added to those that there are; else they make a new campaign, with another seed, as no chance of a false alarm is
@@ -117,31 +134,36 @@ def more_runs(
     )  # fmt: skip
     if controls and controls.false_alarm:
         how = _with_more(0, campaign, campaign_words, campaign.looks, run_seconds)
-        sentences.append(
-            f"Next: whether the null control is {controls.false_alarm} by chance shows in other runs: {how}."
-        )
+        sentences.append(f"whether the null control is {controls.false_alarm} by chance shows in other runs: {how}.")
     if controls and controls.overlooks:
         more = max(campaign.baselines, *(one.extra for one in needed.values()), 0)
         how = _with_more(more, campaign, campaign_words, looks, run_seconds)
-        sentences.append(f"Next: with twice the runs, or more, the positive control may be found: {how}.")
+        sentences.append(f"with twice the runs, or more, the positive control may be found: {how}.")
     elif needed or hopeless:
-        metric = _behind_all_open([variant for variant in variants if variant.name in (*needed, *hopeless)])
+        metric, involved = _behind_most([one for one in variants if one.name in (*needed, *hopeless)])
         if metric and len(campaign.hardware_metrics) > 2:
-            how = _without(metric, campaign, campaign_words, run_seconds)
-            sentences.append(f"Next: without {metric}, which every open pair involves, nothing may be open: {how}.")
+            others = {name: one for name, one in needed.items() if name not in involved}
+            more = max((one.extra for one in others.values()), default=0)
+            how = _without(metric, more, campaign, campaign_words, run_seconds)
+            if len(involved) == len(needed) + len(hopeless):
+                what = "which every open pair involves, nothing may be open"
+            else:
+                also = f", and with the runs that would settle {_named(others)}, nothing may be open" if others else ""
+                what = f"which every open pair of {_named(involved)} involves{also}"
+            sentences.append(f"without {metric}, {what}: {how}.")
         if needed:
             what = f"settle {_named(needed)}"
             sentences.append(_by_more_runs(what, needed, campaign, campaign_words, looks, run_seconds))
         if hopeless:
             sentences.append(
-                f"Next: no reasonable number of further runs settles {_named(hopeless)}. A campaign with fewer "
+                f"no reasonable number of further runs settles {_named(hopeless)}. A campaign with fewer "
                 f"hardware metrics, a longer program, longer records or a larger delta may: `measure run --dry-run "
                 f"{campaign_words}`, with such changes by --set, says what it would find."
             )
     elif changed:
         what = f"show whether the change of {', '.join(changed)} exceeds delta"
         sentences.append(_by_more_runs(what, changed, campaign, campaign_words, looks, run_seconds))
-    return sentences
+    return [Finding(text, "next") for text in sentences]
 
 
 def _by_more_runs(
@@ -150,9 +172,7 @@ def _by_more_runs(
     """That as many more runs as the largest of ``needed`` would probably do ``what``, and how; as in `more_runs`."""
     most = max(needed.values(), key=lambda one: one.extra)
     how = _with_more(most.extra, campaign, campaign_words, looks, run_seconds)
-    return (
-        f"Next: more runs would probably {what}: {how}. {most.extra:,} more of each is a forecast ({most.range_text})."
-    )
+    return f"more runs would probably {what}: {how}. {most.extra:,} more of each is a forecast ({most.range_text})."
 
 
 def _is_partition(campaign: Campaign) -> bool:
@@ -171,9 +191,9 @@ def _anew(campaign: Campaign) -> str:
 
 def _split_groups(
     broken: Sequence[VariantReport], counted: Mapping[str, Counted], campaign: Campaign, campaign_words: str
-) -> list[str]:
+) -> list[Finding]:
     """The command for a new campaign in which each ``broken`` group of several metrics is split and the others stay, in
-    a sentence; empty without such a group.
+    a finding; empty without such a group.
 
     The metric with most events gets a group of its own; where events are not known, each metric does.
     """
@@ -200,8 +220,11 @@ def _split_groups(
     how = _new_campaign(command, campaign, planned_runs(larger), 0.0, f"split{campaign.seed + 1}")
     own = "a variant of its own" if len(apart) == 1 else "variants of their own"
     return [
-        f"Next: the variants share no metric, so they are a partition already, of which only {', '.join(split)} must "
-        f"be split: {how}, with {', '.join(apart)} in {own}."
+        Finding(
+            f"the variants share no metric, so they are a partition already, of which only {', '.join(split)} must "
+            f"be split: {how}, with {', '.join(apart)} in {own}.",
+            "next",
+        )
     ]
 
 
@@ -214,8 +237,8 @@ def _unused(name: str, taken: Collection[str]) -> str:
 
 def even_records(
     campaign: Campaign, runs: Sequence[Run], campaign_words: str, run_seconds: float = 0.0
-) -> list[str]:  # fmt: skip
-    """The command for a new campaign with even records, in a sentence; empty where those of ``runs`` are even. The
+) -> list[Finding]:  # fmt: skip
+    """The command for a new campaign with even records, in a finding; empty where those of ``runs`` are even. The
     other arguments are as for `more_runs`.
 
     It watches cycles in place of instructions, of which each of its records has as many.
@@ -230,7 +253,9 @@ def even_records(
         settings.append(_hardware_metrics(dict.fromkeys(metrics)))
     command = " ".join([f"measure run {campaign_words}", *(f"--set {shlex.quote(one)}" for one in settings)])
     how = _new_campaign(command, campaign, planned_runs(campaign), run_seconds, "instructions")
-    return [f"Next: records of {every} are even, so that verdicts rest on relations of metrics alone: {how}."]
+    return [
+        Finding(f"records of {every} are even, so that verdicts rest on relations of metrics alone: {how}.", "next")
+    ]
 
 
 def _hardware_metrics(names: Iterable[str]) -> str:
@@ -256,20 +281,31 @@ def _named(names: Collection[str]) -> str:
     return f"the variant{'s' if len(names) > 1 else ''} {', '.join(names)}"
 
 
-def _behind_all_open(variants: Sequence[VariantReport]) -> str:
-    """The metric that all open pairs, and across runs all open metrics, of ``variants`` involve; "" for none."""
-    metrics = {in_all_open(variant.inner) for variant in variants if variant.inner.verdict == "inconclusive"}
+def _behind_most(variants: Sequence[VariantReport]) -> tuple[str, tuple[str, ...]]:
+    """The metric that all open pairs of most ``variants``, and across runs their open metrics, involve, and the names
+    of these; "" for none."""
+    involved: dict[str, tuple[str, ...]] = {}
     for variant in variants:
+        metrics = {in_all_open(variant.inner)} if variant.inner.verdict == "inconclusive" else set[str]()
         if variant.outer_held_out is not None:
             metrics |= {pair.a for pair in variant.outer_held_out.of("inconclusive")}
-    return metrics.pop() if len(metrics) == 1 else ""
+        if len(metrics) == 1 and (metric := metrics.pop()):
+            involved[metric] = (*involved.get(metric, ()), variant.name)
+    metric = max(involved, key=lambda one: len(involved[one]), default="")
+    return metric, involved.get(metric, ())
 
 
-def _without(metric: str, campaign: Campaign, campaign_words: str, run_seconds: float) -> str:
-    """The command for a new campaign that leaves a hardware ``metric`` out, and what it makes."""
-    setting = shlex.quote(_hardware_metrics(one for one in campaign.hardware_metrics if one != metric))
-    command = f"measure run {campaign_words} --set {setting}"
-    return _new_campaign(command, campaign, planned_runs(campaign), run_seconds, f"without-{metric}")
+def _without(metric: str, more: int, campaign: Campaign, campaign_words: str, run_seconds: float) -> str:
+    """The command for a new campaign that leaves a hardware ``metric`` out and makes ``more`` baselines and replicates,
+    and what it makes."""
+    larger = {"baselines": campaign.baselines + more, "replicates": campaign.replicates + more} if more else {}
+    settings = [
+        _hardware_metrics(one for one in campaign.hardware_metrics if one != metric),
+        *(f"{key}={value}" for key, value in larger.items()),
+    ]
+    command = f"measure run {campaign_words}" + "".join(f" --set {shlex.quote(one)}" for one in settings)
+    runs = planned_runs(campaign.model_copy(update=larger))
+    return _new_campaign(command, campaign, runs, run_seconds, f"without-{metric}")
 
 
 def _with_more(more: int, campaign: Campaign, campaign_words: str, looks: int, run_seconds: float) -> str:

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from common.plain_json import plain_json
 from measure.campaign.advice import Counted, advice, even_records, more_runs
-from measure.campaign.comparison import Comparison, runs_of
+from measure.campaign.comparison import Comparison, percent_over, runs_of
 from measure.campaign.controls import Controls, judge_controls
 from measure.campaign.executor import Outcome
 from measure.campaign.explained import FOLDER
@@ -19,21 +20,18 @@ from measure.campaign.outlying_runs import how_to_look, runs_that_stand_out
 from measure.campaign.plan import Plan
 from measure.campaign.provenance import provenance_of
 from measure.campaign.run_types import BASELINE, NULL_CONTROL, Run
+from measure.campaign.summary_file import PERTURB_FORMAT, SUMMARY_FORMAT, SUMMARY_SCHEMA
 from measure.console.command_words import shown_path
 from measure.errors import MeasureError
 from measure.host.description import parse_host
 from measure.host.disturbances import disturbances
 from measure.host.processor import warnings as warnings_about
 from measure.perturbation.analysis_types import BROKEN, VERDICTS, Perturbation
+from measure.perturbation.finding import Finding
 from measure.perturbation.similarity import Aligner, align_in_threads
 from measure.perturbation.uninformative_metrics import PROBLEMS, MetricFinding, metric_findings
-from measure.report.model import ReportData, Signals, VariantReport
+from measure.report.model import ReportData, Signals, VariantReport, findings_on_comparisons
 from measure.stats.correlation import Correlations, spearman
-
-SUMMARY_SCHEMA = 2
-SUMMARY_FORMAT = f"perturbation-run-{SUMMARY_SCHEMA}"
-PERTURB_FORMAT = f"perturbation-perturb-{SUMMARY_SCHEMA}"
-"""Of what `measure.foreign` writes by the same schema."""
 
 
 def analyse(
@@ -66,16 +64,18 @@ def analyse(
     by_variant = _runs_of_variants(plan, outcome)
     comparison = Comparison(campaign, baselines, by_variant, progress, aligner)
     for name, runs in by_variant.items():
-        judged = comparison.judged(name)
         metrics = campaign.variant_sets()[name]
+        judged = comparison.judged(name)
+        if len(metrics) == 1:
+            judged = judged.of_one_metric()
         variants.append(
             VariantReport(
                 name=name,
                 software_metrics=metrics,
                 descriptions=tuple(f"{m}: {campaign.software_metrics[m].describe()}" for m in metrics),
                 rho=np.array([_correlations(run, hardware).rho for run in runs]),
-                instructions_percent=_percent(runs, baselines, "total_instructions"),
-                cycles_percent=_percent(runs, baselines, "total_cycles"),
+                instructions_percent=percent_over(runs, baselines, "total_instructions"),
+                cycles_percent=percent_over(runs, baselines, "total_cycles"),
                 code_percent=_code_percent(plan, name),
                 inner=judged.inner,
                 outer_joint=judged.outer_joint,
@@ -101,8 +101,8 @@ def analyse(
         baseline_example=_signals("baseline", baselines[0]),
         variants=tuple(variants),
         invalidating=invalid_figures(plan, outcome, controls),
-        findings=(
-            *(plan.history.warnings(campaign) if plan.history else ()),
+        said=(
+            *map(Finding, plan.history.warnings(campaign)),
             *how_to_look(outlying, plan),
             *_findings(variants, uninformative, plan, outcome, controls),
         ),
@@ -114,25 +114,21 @@ def analyse(
     )
 
 
-def with_explanation(
-    data: ReportData, plan: Plan, outcome: Outcome, explained: Mapping[str, Sequence[str]]
-) -> ReportData:  # fmt: skip
+def with_explanation(data: ReportData, explained: Mapping[str, Sequence[Finding]]) -> ReportData:
     """The report with what was found out about variants, by name, in place of advice to find it out.
 
     Where some broken variant was not explained, its own advice and that for all variants stay.
     """
     if not explained:
         return data
-    given = advice(data.variants, _counted(plan, outcome), plan.campaign, plan.campaign_words)
-    missing = [one.name for one in data.variants if one.verdict in BROKEN and one.name not in explained]
-    of_explained = tuple(f"{name}: " for name in explained)
-    old = [sentence for sentence in given if not missing or sentence.startswith(of_explained)]
-    at = data.findings.index(old[0]) if old and old[0] in data.findings else 0
-    new = [f"{name}: {sentence}" for name, sentences in explained.items() for sentence in sentences]
+    all_explained = all(one.name in explained for one in data.variants if one.verdict in BROKEN)
+    old = [one for one in data.said if one.until_explained and (all_explained or one.variant in explained)]
+    at = data.said.index(old[0]) if old else 0
+    new = [finding for findings in explained.values() for finding in findings]
     if new:
-        new.append(f"{FOLDER}/explain.html, beside this report, has figures, lines of code and all remedies.")
-    kept = [finding for finding in data.findings if finding not in old]
-    return replace(data, findings=(*kept[:at], *new, *kept[at:]))
+        new.append(Finding(f"{FOLDER}/explain.html, beside this report, has figures, lines of code and all remedies."))
+    kept = [finding for finding in data.said if finding not in old]
+    return replace(data, said=(*kept[:at], *new, *kept[at:]))
 
 
 def verdicts_of_variants(
@@ -200,13 +196,6 @@ def _correlations(run: Run, hardware: tuple[str, ...]) -> Correlations:
     return spearman(run.trace.counts(hardware), hardware)
 
 
-def _percent(runs: Sequence[Run], baselines: Sequence[Run], attribute: str) -> Any:
-    mean = np.mean([getattr(run, attribute) for run in baselines])
-    if not mean:  # a host that does not count instructions
-        return np.full(len(runs), np.nan)
-    return 100 * (np.array([getattr(run, attribute) for run in runs]) / mean - 1)
-
-
 def _code_percent(plan: Plan, variant: str) -> float:
     before = plan.builds[BASELINE][0].static_instructions
     return 100 * (plan.builds[variant][0].static_instructions / before - 1) if before else float("nan")
@@ -225,39 +214,39 @@ def _signals(label: str, run: Run) -> Signals:
 def _findings(
     variants: Sequence[VariantReport], uninformative: Sequence[MetricFinding], plan: Plan, outcome: Outcome,
     controls: Controls | None,
-) -> tuple[str, ...]:  # fmt: skip
-    """Sentences, the gravest first, each with the next step."""
+) -> tuple[Finding, ...]:  # fmt: skip
+    """The findings, the gravest first, each with the next step."""
     shown, given, on_host = shown_path(plan.campaign_file), plan.campaign_words, plan.campaign.host is not None
     run_seconds = float(np.mean([run.seconds for run in outcome.runs])) / (1 if on_host else os.cpu_count() or 1)
-    sentences = even_records(plan.campaign, outcome.runs, given, run_seconds)
-    more = not sentences  # runs with uneven records would say as little
+    found = even_records(plan.campaign, outcome.runs, given, run_seconds)
+    more = not found  # runs with uneven records would say as little
     if not plan.campaign.variant_sets():
-        sentences.append(
-            f"No software metrics are given, so there is nothing to compare the baselines with: name some under "
-            f"`software_metrics:` in {shown}; `measure run --counts {shown}` then says how often they fire."
+        found.append(
+            Finding(
+                f"No software metrics are given, so there is nothing to compare the baselines with: name some under "
+                f"`software_metrics:` in {shown}; `measure run --counts {shown}` then says how often they fire."
+            )
         )
     if any(one.kind == "software" and one.problem == "no events" for one in uninformative):
-        sentences.append(
-            f"Next: `measure run --counts {given}` shows where the metrics without events "
-            "would count: give the program an input that gets there, or take them out."
+        found.append(
+            Finding(
+                f"`measure run --counts {given}` shows where the metrics without events "
+                "would count: give the program an input that gets there, or take them out.",
+                "next",
+            )
         )
     for verdict in VERDICTS:
-        for variant in variants:
-            for perturbation in (variant.inner, variant.outer_held_out):
-                if perturbation is None or perturbation.verdict != verdict:
-                    continue
-                sentences += [f"{variant.heading(perturbation)}: {text}" for text in variant.findings_of(perturbation)]
+        found += findings_on_comparisons(variants, verdict)
         if verdict == "changed":
-            sentences += advice(variants, _counted(plan, outcome), plan.campaign, given)
-            looks, missing = len(plan.history.looks) if plan.history else 1, len(outcome.runs) < len(plan.specs)
+            found += advice(variants, _counted(plan, outcome), plan.campaign, given)
+            looks, missing = len(plan.history.looks), len(outcome.runs) < len(plan.specs)
             if more:
-                sentences += more_runs(variants, plan.campaign, given, looks, missing, run_seconds, controls)
-    sentences += [f"A run of {failure.spec.variant} failed: {failure.reason}" for failure in outcome.failures[:3]]
+                found += more_runs(variants, plan.campaign, given, looks, missing, run_seconds, controls)
+    sentences = [f"A run of {failure.spec.variant} failed: {failure.reason}" for failure in outcome.failures[:3]]
     if plan.campaign.host is not None:
         sentences += disturbances(outcome.runs)
         sentences += [f"Noise: {warning}." for warning in warnings_about(parse_host(plan.machine_text).processor)]
-    sentences += outcome.warnings
-    return tuple(sentences)
+    return *found, *map(Finding, [*sentences, *outcome.warnings])
 
 
 def summary(data: ReportData, outcome: Outcome) -> dict[str, Any]:
@@ -267,8 +256,8 @@ def summary(data: ReportData, outcome: Outcome) -> dict[str, Any]:
         "schema": SUMMARY_SCHEMA,
         "campaign": data.title,
         "controls": data.controls or None,
-        "metric_findings": [_plain(asdict(one)) | {"text": one.text} for one in data.metric_findings],
-        "outlying_runs": [_plain(asdict(one)) | {"text": one.text} for one in data.outlying_runs],
+        "metric_findings": [plain_json(asdict(one)) | {"text": one.text} for one in data.metric_findings],
+        "outlying_runs": [plain_json(asdict(one)) | {"text": one.text} for one in data.outlying_runs],
         "hardware_metrics": list(data.hardware_metrics),
         "runs": {"done": len(outcome.runs), "reused": outcome.reused, "failed": len(outcome.failures)},
         "failures": [
@@ -291,25 +280,12 @@ def _variant_summary(variant: VariantReport) -> dict[str, Any]:
         "in_words": {kind: variant.in_words(one) if one else None for kind, one in found.items()},
         "software_metrics": list(variant.software_metrics),
         "overhead_percent": {
-            "instructions": _plain(variant.instructions_percent.mean()),
-            "cycles": _plain(variant.cycles_percent.mean()),
-            "code": _plain(variant.code_percent),
+            "instructions": plain_json(variant.instructions_percent.mean()),
+            "cycles": plain_json(variant.cycles_percent.mean()),
+            "code": plain_json(variant.code_percent),
         },
-        **{kind: _plain(asdict(one)) if one else None for kind, one in found.items()},
+        **{kind: plain_json(one.as_fields()) if one else None for kind, one in found.items()},
     }
-
-
-def _plain(value: Any) -> Any:
-    """Plain JSON types; JSON has no nan, so null stands for undefined values."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, float | np.floating):
-        return float(value) if np.isfinite(value) else None
-    if isinstance(value, np.integer | np.bool_):
-        return value.item()
-    return value
 
 
 _PERTURBATION_JSON = {

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from common.listed_names import listed
 from instrumenter.errors import InstrumenterError
 from measure.campaign.run_types import BASELINE
 from measure.console.time_left import clock_text
@@ -62,8 +63,7 @@ def unfinished(builds: Sequence[PendingBuild], built: int = 0) -> str:
     done = f"({total - len(left)} of {total} are built)"
     if len(left) > 1 and sum(map(len, left[:_MOST_NAMES])) > _MOST_NAME_CHARACTERS:
         return f"{len(left)} programs {done}"
-    more = f" and {len(left) - _MOST_NAMES} more" if len(left) > _MOST_NAMES else ""
-    return f"{', '.join(left[:_MOST_NAMES])}{more} {done}"
+    return f"{listed(left, _MOST_NAMES)} {done}"
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from measure.campaign.campaign_model import FEWEST_PAIRS, Campaign
 from measure.campaign.run_types import Run
 from measure.perturbation.analysis_types import Perturbation
+from measure.perturbation.findings import of_one_metric
 from measure.perturbation.outer import Memo, outer_evidence
 from measure.perturbation.perturbation import affordable_permutations, inner_evidence
 from measure.perturbation.similarity import Aligner, align_in_threads
@@ -35,6 +36,15 @@ def runs_of(runs: Sequence[Run], variant: str) -> list[Run]:
     return sorted((run for run in runs if run.spec.variant == variant), key=lambda run: run.spec.replicate)
 
 
+def percent_over(runs: Sequence[Run], baselines: Sequence[Run], total: str) -> NDArray[np.float64]:
+    """How much more than the mean of ``baselines`` each of ``runs`` has of a ``total``, the name of an attribute, in
+    percent, ``(r,)``; nan where the baselines have none."""
+    mean = np.mean([getattr(run, total) for run in baselines])
+    if not mean:  # a host that does not count instructions
+        return np.full(len(runs), np.nan)
+    return np.asarray(100 * (np.array([getattr(run, total) for run in runs]) / mean - 1))
+
+
 def compared(campaign: Campaign, baselines: Sequence[Run], runs: Sequence[Run]) -> Compared:
     """The pairs of a paired campaign; all runs if it is not, or if so many runs failed that too few pairs are left."""
     if campaign.pairs:
@@ -55,6 +65,11 @@ class Judged:
     inner: Perturbation
     outer_held_out: Perturbation | None
     outer_joint: Perturbation | None
+
+    def of_one_metric(self) -> Judged:
+        """The same of a variant that collects a single software metric."""
+        outer = (None if one is None else of_one_metric(one) for one in (self.outer_held_out, self.outer_joint))
+        return Judged(of_one_metric(self.inner), *outer)
 
 
 class Comparison:

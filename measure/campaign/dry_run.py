@@ -22,7 +22,7 @@ from measure.campaign.campaign_model import Campaign
 from measure.campaign.comparing_time import comparing_seconds
 from measure.campaign.event_counts import CountedRun, count_campaign, print_counts, run_untimed
 from measure.campaign.plan import Plan, checked_machine, make_plan
-from measure.campaign.power import assumed_spread, plan_text
+from measure.campaign.power import assumed_spread, comparing_text, runs_text
 from measure.campaign.run_types import BASELINE, BOUNDARY_COLUMNS, NULL_CONTROL
 from measure.campaign.variance import planned_runs
 from measure.console.machine_load import command_processor_seconds, load_per_processor
@@ -192,8 +192,7 @@ def print_dry_run(campaign: Campaign, document: YamlDocument, console: Console, 
 def _rows(campaign: Campaign, found: Estimate) -> list[tuple[str, str]]:
     rate = found.rate
     variants = list(campaign.variant_sets())
-    plan = plan_text(campaign, campaign.alpha_of_a_look, assumed_spread(campaign), variants)
-    runs, _, finds = plan.partition(", compared ")
+    finds = comparing_text(campaign, campaign.alpha_of_a_look, assumed_spread(campaign), variants)
     known = found.build_seconds is not None or not found.missing
     counted = f"{found.missing} build{'s' * (found.missing != 1)}"
     builds = f", {counted} of about {found.build_seconds:.1f} s" if found.build_seconds else ""
@@ -226,11 +225,11 @@ def _rows(campaign: Campaign, found: Estimate) -> list[tuple[str, str]]:
     )
     more = ["the further runs of `ground_truth`"] * campaign.ground_truth + ["the explanation"] * campaign.explain
     return [
-        ("runs", runs),
+        ("runs", runs_text(campaign, variants)),
         ("builds", f"{found.builds}, {found.builds - found.missing} of them in the cache{each}"),
         ("time", time_basis),
         ("disk", disk),
-        ("finds", f"Compared {finds}" if finds else plan),
+        ("finds", f"Compared {finds}"),
         *([("not included", ", ".join(more))] if more else []),
     ]
 

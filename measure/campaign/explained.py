@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from measure.campaign.plan import Plan
+from measure.perturbation.finding import Finding
 
 FOLDER = "explain"
 FILE = "explain.json"
@@ -22,7 +26,7 @@ def plan_digest(plan: Plan) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def stored_sentences(results: Path, plan: Plan) -> dict[str, tuple[str, ...]] | None:
+def stored_findings(results: Path, plan: Plan) -> dict[str, tuple[Finding, ...]] | None:
     """Of each variant that was explained, why it is perturbed and what helps; None without an explanation of these
     runs."""
     path = results / FOLDER / FILE
@@ -30,6 +34,17 @@ def stored_sentences(results: Path, plan: Plan) -> dict[str, tuple[str, ...]] | 
         stored = json.loads(path.read_text(encoding="utf-8"))
         if stored["plan"] != plan_digest(plan):
             return None
-        return {name: tuple(map(str, one["sentences"])) for name, one in stored["variants"].items()}
+        return {name: _findings(name, one) for name, one in stored["variants"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def _findings(variant: str, stored: Mapping[str, Any]) -> tuple[Finding, ...]:
+    """The sentences of an explanation of ``variant``, the one with its remedy marked. Raises `KeyError` for a document
+    without sentences."""
+    remedy = stored.get("remedy") or {}  # explanations of earlier versions have none
+    said = [Finding(str(text), variant=variant, heading=variant) for text in stored["sentences"]]
+    return tuple(
+        replace(one, kind="remedy", in_results=str(remedy["in_results"])) if n == remedy.get("sentence") else one
+        for n, one in enumerate(said)
+    )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from common.layered_yaml import read_layers
 from common.suggestions import nearest
 from common.yaml_document import YamlDocument
+from measure.campaign.machine_kind import uncounted_metrics
 from measure.errors import CampaignError
 
 if TYPE_CHECKING:
@@ -115,17 +116,9 @@ def list_host_metrics(used: Sequence[str] = (), width: int = _NO_LIMIT) -> Listi
 
 def _host_listing(path: Path, campaign: SharedKeys, document: YamlDocument, width: int) -> Listing:
     """As `list_metrics`, for a campaign on the host."""
-    from measure.host.metrics import problems
-
     listing = list_host_metrics(campaign.hardware_metrics, width)
-    found = problems(campaign.hardware_metrics)
-    index = {name: n for n, name in enumerate(campaign.hardware_metrics)}
-    told = [
-        f"{document.where('hardware_metrics', *([index[name]] if name else []))}: {name or 'these metrics'}: {why}"
-        for name, why in found.items()
-    ]
     first = _entry("", f"the host; * collected by {path.name}", width)
-    return Listing((*first, *listing.lines, *_software(campaign, width)), tuple(told))
+    return Listing((*first, *listing.lines, *_software(campaign, width)), tuple(uncounted_metrics(campaign, document)))
 
 
 def _entry(begin: str, text: str, width: int) -> list[str]:
@@ -145,7 +138,7 @@ def _campaign(path: Path, settings: Sequence[str]) -> tuple[SharedKeys | None, Y
         document = read_layers(path, CampaignError)
     except CampaignError:
         return None, None  # the machine's reader reports the problem
-    if not {"configurations", "ways", "sweep"}.isdisjoint(document.data):
+    if not {"configurations", "sweep"}.isdisjoint(document.data):
         from measure.cycle_close.sampling_check import load_check
 
         return load_check(path, settings)

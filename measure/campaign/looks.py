@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from measure.campaign.campaign_model import Campaign
+from measure.errors import CampaignError
 
 _DESIGN = ("hardware_metrics", "delta", "alpha", "outer", "alignment", "seed", "looks", "controls")
 
@@ -53,7 +54,7 @@ class History:
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> History:
         """The history that `dataclasses.asdict` turned into plain JSON types. Raises `KeyError` and `TypeError`."""
-        others = tuple(Other(one["kind"], _looks(one)) for one in saved.get("others", ()))
+        others = tuple(Other(one["kind"], _looks(one)) for one in saved["others"])
         return cls(saved["kind"], _looks(saved), saved["replaced"], others)
 
     @property
@@ -130,11 +131,16 @@ def _looks(saved: Mapping[str, Any]) -> tuple[Look, ...]:
 
 
 def load_history(path: Path) -> History | None:
-    """The history in a plan.json; None without a plan or for one of an earlier version."""
+    """The history in a plan.json; None without such a file. Raises `CampaignError` when it is damaged."""
     try:
         return History.from_json(json.loads(path.read_text(encoding="utf-8"))["history"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except FileNotFoundError:
         return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CampaignError(
+            f"{path} is damaged ({type(error).__name__}), so it is not known how often the results were looked at: if "
+            "they never were, delete it; else run the campaign with another seed, in another directory (--out)"
+        ) from None
 
 
 def _judged(campaign: Campaign) -> dict[str, Any]:

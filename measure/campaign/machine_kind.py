@@ -90,3 +90,14 @@ def check_emulated(campaign: SharedKeys, document: YamlDocument, command: str) -
             f"{document.where('machine')}: {command} works on an emulated machine only: name the file of one, in the "
             "campaign or by --set machine=FILE with a --set sampling.every in cycles"
         )
+
+
+def uncounted_metrics(campaign: SharedKeys, document: YamlDocument) -> list[str]:
+    """What keeps this machine from counting the hardware metrics of a campaign on the host, a line each."""
+    from measure.host.metrics import problems
+
+    place = {name: n for n, name in enumerate(campaign.hardware_metrics)}
+    return [
+        f"{document.where('hardware_metrics', *([place[name]] if name else []))}: {name or 'these metrics'}: {why}"
+        for name, why in problems(campaign.hardware_metrics).items()
+    ]

@@ -11,6 +11,7 @@ from measure.campaign.campaign_model import FEWEST_PAIRS, Campaign
 from measure.campaign.comparison import runs_of
 from measure.campaign.plan import Plan
 from measure.campaign.run_types import BASELINE, Run
+from measure.perturbation.finding import PYTHON_RESULTS, Finding
 from measure.perturbation.outlying_runs import OutlyingRuns, RunGroup, outlying_runs
 from measure.stats.correlation import spearman
 
@@ -45,26 +46,28 @@ def outlying_of_groups(
     return outlying_runs({name: group_of(runs) for name, runs in groups.items()}, BASELINE, hardware)
 
 
-def how_to_look(found: Sequence[OutlyingRuns], plan: Plan) -> list[str]:
+def how_to_look(found: Sequence[OutlyingRuns], plan: Plan) -> list[Finding]:
     """How to find what makes runs differ from the others: their programs, in their layouts, on the emulator alone.
 
     Another seed is no answer: it draws other layouts, of which again some may do the same.
     """
     if plan.campaign.host is not None:
         return []
-    sentences = []
+    steps = []
     for one in found[:_MOST_ADVICE]:
         variant = BASELINE if one.variant not in plan.campaign.variant_sets() else one.variant
         number = one.numbers[0]
         file = f"{variant}-{number}"
-        sentences.append(
-            f"Next: to see what makes {one.runs[0]} of {one.variant} differ, "
-            f"`measure.load(DIR).write_program({variant!r}, {number}, {file!r})` in Python writes its program in its "
-            f"layout of code and data, and `{_emulate(one.metric, file, plan)}` counts there what {one.metric} counts; "
-            "the program of another run shows the difference. To try another seed until no run stands out would hide "
-            "it: other layouts may do the same."
+        unknown, known = (
+            f"to see what makes {one.runs[0]} of {one.variant} differ, "
+            f"`measure.load({results}).write_program({variant!r}, {number}, {file!r})` in Python writes its program in "
+            f"its layout of code and data, and `{_emulate(one.metric, file, plan)}` counts there what {one.metric} "
+            "counts; the program of another run shows the difference. To try another seed until no run stands out "
+            "would hide it: other layouts may do the same."
+            for results in ("DIR", PYTHON_RESULTS)
         )
-    return sentences
+        steps.append(Finding(unknown, "next", in_results=known))
+    return steps
 
 
 def _emulate(metric: str, file: str, plan: Plan) -> str:

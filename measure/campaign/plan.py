@@ -24,6 +24,7 @@ from instrumenter.spec.software_metrics import MetricSpec
 from measure.campaign.builds import BuildFacts, Builds, catalogue_entry, shifted_layouts
 from measure.campaign.campaign_model import EACH_RUN, Campaign, Program
 from measure.campaign.looks import History, first_look
+from measure.campaign.machine_kind import uncounted_metrics
 from measure.campaign.run_types import BASELINE, HOST, NULL_CONTROL, RECORD_FLAGS, CounterPlace, RunNoise, RunSpec
 from measure.campaign.variance import redrawn, sources_of
 from measure.console.command_words import words_of_campaign
@@ -40,8 +41,8 @@ class Plan:
     """All runs of a campaign in the order of their execution, and the program of each variant.
 
     ``keys``: `content_keys` of the specs; ``builds``: by variant, one per code layout in use; ``campaign_file``: path
-    of the campaign file, empty if unknown; ``history``: its design and the looks at its results, None for plans of
-    earlier versions; ``settings``: changes of the file's values by ``--set``, each ``KEY=VALUE``.
+    of the campaign file; ``history``: its design and the looks at its results; ``settings``: changes of the file's
+    values by ``--set``, each ``KEY=VALUE``.
     """
 
     campaign: Campaign
@@ -50,9 +51,9 @@ class Plan:
     specs: tuple[RunSpec, ...]
     keys: tuple[str, ...]
     builds: dict[str, tuple[BuildFacts, ...]]
-    campaign_file: str = ""
-    history: History | None = None
-    settings: tuple[str, ...] = ()
+    campaign_file: str
+    history: History
+    settings: tuple[str, ...]
 
     @property
     def campaign_words(self) -> str:
@@ -121,19 +122,9 @@ def checked_any_machine(campaign: Campaign, document: YamlDocument) -> tuple[str
         text, config = checked_machine(campaign, document)
         return text, config.clock_hz
     from measure.host.description import NANOSECONDS_HZ, host_text
-    from measure.host.metrics import problems
 
-    found = problems(campaign.hardware_metrics)
-    if found:
-        where = {name: n for n, name in enumerate(campaign.hardware_metrics)}
-        raise CampaignError(
-            "\n".join(
-                f"{document.where('hardware_metrics', *([where[name]] if name else []))}: "
-                f"{name or 'these metrics'}: {why}"
-                for name, why in found.items()
-            )
-            + "\n`measure metrics host` lists what this machine counts"
-        )
+    if uncounted := uncounted_metrics(campaign, document):
+        raise CampaignError("\n".join([*uncounted, "`measure metrics host` lists what this machine counts"]))
     try:
         return host_text(campaign.host.cpu), NANOSECONDS_HZ
     except ValueError as error:

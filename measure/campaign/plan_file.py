@@ -18,20 +18,17 @@ from measure.errors import CampaignError
 from measure.result_files import write_text_atomically
 
 FILE_NAME = "plan.json"
-_FORMATS = ("perturbation-plan-1", "perturbation-plan-2")  # of version 1 the reader of specs knows a key
-
-_EARLIER = {"paired": False, "controls": False}
-"""Values of keys that earlier plans do not have: what campaigns did before there was the key."""
+_FORMAT = "perturbation-plan-2"
 
 
 def save_plan(plan: Plan, directory: Path) -> None:
     """Write ``directory``/plan.json. Raises `StoreError` when the disk is full."""
     text = json.dumps(
         {
-            "format": _FORMATS[-1],
+            "format": _FORMAT,
             "campaign_file": plan.campaign_file,
             "settings": list(plan.settings),
-            "history": None if plan.history is None else asdict(plan.history),
+            "history": asdict(plan.history),
             "campaign": plan.campaign.model_dump(mode="json"),
             "machine_text": plan.machine_text,
             "clock_hz": plan.clock_hz,
@@ -63,10 +60,10 @@ def load_plan(directory: Path) -> Plan:
         ) from None
     try:
         saved = json.loads(text)
-        if saved["format"] not in _FORMATS:
-            raise CampaignError(f"{path}: got format {saved['format']!r}, expected one of {', '.join(_FORMATS)}")
+        if saved["format"] != _FORMAT:
+            raise CampaignError(f"{path}: got format {saved['format']!r}, expected {_FORMAT}")
         return Plan(
-            Campaign.model_validate(_EARLIER | saved["campaign"]),
+            Campaign.model_validate(saved["campaign"]),
             saved["machine_text"],
             saved["clock_hz"],
             tuple(RunSpec.from_json(run["spec"]) for run in saved["runs"]),
@@ -77,12 +74,12 @@ def load_plan(directory: Path) -> Plan:
                 )
                 for variant, layouts in saved["builds"].items()
             },
-            saved.get("campaign_file", ""),
-            History.from_json(saved["history"]) if saved.get("history") else None,
-            tuple(saved.get("settings", ())),
+            saved["campaign_file"],
+            History.from_json(saved["history"]),
+            tuple(saved["settings"]),
         )
     except (ValueError, KeyError, TypeError, ValidationError) as error:
         raise CampaignError(
-            f"{path} is damaged ({type(error).__name__}); give the campaign file instead: "
-            "`measure report CAMPAIGN.yaml --out DIR`"
+            f"{path} is damaged ({type(error).__name__}); delete it and give the campaign file instead: "
+            "`measure report CAMPAIGN.yaml --out DIR`, which does not know of earlier looks at the results"
         ) from None

@@ -19,8 +19,10 @@ from measure.stats.correlation import fisher_z, spearman
 
 
 def continue_history(plan: Plan, directory: Path) -> Plan:
-    """``plan`` with the looks that ``directory``, where its results are or will be, has seen already."""
-    assert plan.history is not None
+    """``plan`` with the looks that ``directory``, where its results are or will be, has seen already.
+
+    Raises `CampaignError` when the plan in ``directory`` is damaged.
+    """
     before = load_history(directory / FILE_NAME)
     return replace(plan, history=continued(plan.history, before, (directory / SUMMARY_NAME).exists()))
 
@@ -28,7 +30,6 @@ def continue_history(plan: Plan, directory: Path) -> Plan:
 def describe_plan(plan: Plan, store: Store) -> str:
     """The hash of the design, its runs, and the change that it can find, by the spread of the runs in ``store``."""
     campaign, history = plan.campaign, plan.history
-    assert history is not None
     spread = _spread(plan, store) or assumed_spread(campaign)
     variants = list(campaign.variant_sets())
     text = plan_text(campaign, campaign.alpha_of_a_look, spread, variants)

@@ -108,6 +108,11 @@ def joint_threshold(n_pairs: int, n_metrics: int, n_variants: int, outer: bool, 
 
 def plan_text(campaign: Campaign, alpha: float, spread: Spread, variants: Sequence[str]) -> str:
     """The design in a sentence: runs, controls, and the change that it can find. ``alpha``: of all its comparisons."""
+    return f"{runs_text(campaign, variants)}, compared {comparing_text(campaign, alpha, spread, variants)}"
+
+
+def runs_text(campaign: Campaign, variants: Sequence[str]) -> str:
+    """The runs of the design, by what they collect."""
     extra = campaign.replicates if campaign.has_controls else 0
     noise = noise_runs(campaign)
     total = campaign.baselines + campaign.replicates * len(variants) + extra + noise
@@ -115,7 +120,11 @@ def plan_text(campaign: Campaign, alpha: float, spread: Spread, variants: Sequen
     of = f"each of {len(variants)} variants" if len(variants) > 1 else "the variant"
     runs += f", {campaign.replicates} of {of}" if variants else ""
     runs += f", {extra} of the null control" if extra else ""
-    runs += f", {noise} for the sources of noise" if noise else ""
+    return runs + (f", {noise} for the sources of noise" if noise else "")
+
+
+def comparing_text(campaign: Campaign, alpha: float, spread: Spread, variants: Sequence[str]) -> str:
+    """How the design compares its runs, and the change that it can find; as in `plan_text`."""
     how = f"in {campaign.pairs} pairs of runs" if campaign.pairs else "unpaired"
     if campaign.paired and not campaign.pairs and variants:
         how += f" (pairs need `baselines` and `replicates` of {FEWEST_PAIRS} or more)"
@@ -125,15 +134,15 @@ def plan_text(campaign: Campaign, alpha: float, spread: Spread, variants: Sequen
             f"`baselines: {campaign.replicates}` pairs them)"
         )
     if not variants:
-        return f"{runs}, compared with nothing: the campaign has no software metrics."
+        return "with nothing: the campaign has no software metrics."
     change = detectable_change(campaign, alpha, spread, len(variants))
     source = f"measured in {spread.measured} runs" if spread.measured else "assumed"
     if math.isinf(change):
         n_shares = 1 if campaign.pairs else comparisons(len(variants), campaign.outer)
         share = f" (its share of {alpha:g} among {n_shares} comparisons)" if n_shares > 1 else ""
-        return f"{runs}, compared {how}: too few for any p below {alpha / n_shares:.3g}{share}."
+        return f"{how}: too few for any p below {alpha / n_shares:.3g}{share}."
     return (
-        f"{runs}, compared {how}. A change of z of {change:.2f} is significant, and one of "
+        f"{how}. A change of z of {change:.2f} is significant, and one of "
         f"{change + campaign.delta:.2f} called perturbed (beyond delta, {campaign.delta:g}), in {POWER:.0%} of such "
         f"campaigns where differences spread by {spread.difference:.2f} ({source})."
     )

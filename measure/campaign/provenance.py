@@ -12,18 +12,19 @@ from measure.campaign.variance import components
 from measure.host.description import identity_of, parse_host
 
 
-def provenance_of(plan: Plan, outcome: Outcome) -> tuple[tuple[str, str], ...]:
-    """Pairs of name and text: program, machine, settings, builds, runs and software versions."""
+def installed(package: str) -> str:
+    """The name of a Python package and its installed version."""
     from importlib.metadata import PackageNotFoundError, version
 
+    try:
+        return f"{package} {version(package)}"
+    except PackageNotFoundError:
+        return f"{package} (not installed)"
+
+
+def provenance_of(plan: Plan, outcome: Outcome) -> tuple[tuple[str, str], ...]:
+    """Pairs of name and text: program, machine, settings, builds, runs and software versions."""
     campaign = plan.campaign
-
-    def installed(name: str) -> str:
-        try:
-            return f"{name} {version(name)}"
-        except PackageNotFoundError:
-            return f"{name} (not installed)"
-
     program = campaign.program
     source = program.catalogue or ", ".join(p.name for p in ([program.source] if program.source else program.sources))
     how = " ".join(program.flags)
@@ -34,7 +35,7 @@ def provenance_of(plan: Plan, outcome: Outcome) -> tuple[tuple[str, str], ...]:
         ("machine", _machine(plan)),
         ("sampling", f"{campaign.sampling.mode}, every {campaign.sampling.every}"),
         ("seed", str(campaign.seed)),
-        ("design", plan.history.text(campaign) if plan.history else "not recorded"),
+        ("design", plan.history.text(campaign)),
         ("comparison", f"{campaign.pairs} pairs that share their noise" if campaign.pairs else "unpaired"),
         ("noise", ", ".join(f"{key}={value}" for key, value in campaign.noise.model_dump().items())),
         ("code layouts", _layouts(plan)),

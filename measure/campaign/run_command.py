@@ -14,7 +14,7 @@ from measure.campaign.analysis import analyse, summary, with_explanation
 from measure.campaign.campaign_file import load_campaign
 from measure.campaign.campaign_model import Campaign
 from measure.campaign.executor import Outcome, Workers, execute_plan
-from measure.campaign.explained import stored_sentences
+from measure.campaign.explained import stored_findings
 from measure.campaign.first_use import Preparation
 from measure.campaign.looks import load_history
 from measure.campaign.plan import Plan, make_plan
@@ -30,6 +30,7 @@ from measure.console.progress import RunsBar, Status
 from measure.errors import CampaignError, MeasureError, RunError
 from measure.ground_truth.assess import plain, with_ground_truth
 from measure.ground_truth.prepare import Prepared, load_prepared, prepare
+from measure.perturbation.finding import Finding
 from measure.perturbation.similarity import align_in_threads
 from measure.programs.catalogue import ProgramError
 from measure.report.html import render
@@ -144,7 +145,7 @@ def make_campaign(
 def _remove_verdicts_of_another_design(plan: Plan, directory: Path) -> None:
     """So that a campaign that is ended before its verdicts does not leave another's beside its plan."""
     before = load_history(directory / FILE_NAME)
-    if before is not None and plan.history is not None and before.design != plan.history.design:
+    if before is not None and before.design != plan.history.design:
         for name in _VERDICT_FILES:
             (directory / name).unlink(missing_ok=True)
 
@@ -228,10 +229,10 @@ def _finish(
         data = analyse(result.plan, outcome, lambda what: status.update(f"comparing runs: {what}"), aligner)
         if result.truth is not None:
             data = with_ground_truth(data, result.truth, outcome.runs, status.update)
-    explained = stored_sentences(directory, result.plan)
+    explained = stored_findings(directory, result.plan)
     if workers is not None and can_explain and result.plan.campaign.explain and explained is None:
         explained = _explain(result.plan, data, directory, console, workers)
-    data = with_explanation(data, result.plan, outcome, explained or {})
+    data = with_explanation(data, explained or {})
     with Status(console, "drawing the report"):
         write_result(directory / SUMMARY_NAME, summary(data, outcome) | plain(data.ground_truth))
         write_pairs(data, directory)
@@ -242,8 +243,8 @@ def _finish(
 
 def _explain(
     plan: Plan, data: ReportData, directory: Path, console: Console, workers: Workers
-) -> dict[str, tuple[str, ...]]:  # fmt: skip
-    """Explain the variants whose relations are broken. What fails becomes the sentence on each of them."""
+) -> dict[str, tuple[Finding, ...]]:  # fmt: skip
+    """Explain the variants whose relations are broken. What fails becomes the finding on each of them."""
     from measure.explanation.explain_campaign import explain_judged
     from measure.explanation.explain_variant import Judged
 
@@ -251,8 +252,9 @@ def _explain(
     try:
         explain_judged(plan, judged, directory, console, workers=workers)
     except MeasureError as error:
-        return {name: (f"the explanation failed: {error}",) for name, one in judged.items() if one.broken}
-    return stored_sentences(directory, plan) or {}
+        text = f"the explanation failed: {error}"
+        return {name: (Finding(text, variant=name, heading=name),) for name, one in judged.items() if one.broken}
+    return stored_findings(directory, plan) or {}
 
 
 def _tell(finished: Finished, console: Console, verdicts: VerdictOptions) -> int:

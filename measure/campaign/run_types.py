@@ -178,26 +178,24 @@ class RunSpec:
 
     @classmethod
     def from_json(cls, saved: dict[str, Any]) -> RunSpec:
-        """The spec that `dataclasses.asdict` turned into plain JSON types. Raises `TypeError` for other fields.
-
-        Files of format 1 call the variant "group".
-        """
+        """The spec that `dataclasses.asdict` turned into plain JSON types. Raises `KeyError` and `TypeError` for other
+        fields."""
 
         def frozen(value: Any) -> Any:
             return tuple(frozen(item) for item in value) if isinstance(value, list) else value
 
-        fields = {"variant" if name == "group" else name: frozen(value) for name, value in saved.items()}
-        fields["noise"] = RunNoise(**fields.get("noise", {}))
+        fields = {name: frozen(value) for name, value in saved.items()}
+        fields["noise"] = RunNoise(**fields["noise"])
         fields["counters"] = tuple(CounterPlace(*place) for place in fields["counters"])
         fields["probes"] = tuple(
             ProbePlaces(name, instructions, tuple(AddressRange(*addresses) for addresses in stores))
-            for name, instructions, stores in fields.get("probes", ())
+            for name, instructions, stores in fields["probes"]
         )
-        if fields.get("intervention") is not None:
+        if fields["intervention"] is not None:
             fields["intervention"] = Intervention(
                 **{name: frozen(value) for name, value in fields["intervention"].items()}
             )
-        if fields.get("second_run") is not None:
+        if fields["second_run"] is not None:
             second = {name: frozen(value) for name, value in fields["second_run"].items()}
             second["clock"] = tuple(SharedCode(*code) for code in second["clock"])
             fields["second_run"] = SecondRun(**second)

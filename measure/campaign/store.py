@@ -24,7 +24,7 @@ from measure.campaign.run_types import Run, RunSpec, Trace, standard_error
 from measure.errors import StoreError
 from measure.result_files import TRACES, write_atomically
 
-_FORMATS = ("perturbation-trace-1", "perturbation-trace-2")
+_FORMAT = "perturbation-trace-2"
 LOCK_NAME, LEDGER_NAME = ".lock", "ledger.sqlite"
 _LEDGER = """
 create table if not exists runs (
@@ -128,7 +128,7 @@ def _write_parquet(path: Path, run: Run) -> None:
     columns: dict[str, Any] = trace.boundary_columns()
     columns |= {metric: trace.values[:, n] for n, metric in enumerate(trace.metrics)}
     about = {
-        "format": _FORMATS[-1], "metrics": list(trace.metrics), "spec": asdict(run.spec),
+        "format": _FORMAT, "metrics": list(trace.metrics), "spec": asdict(run.spec),
         "total_instructions": run.total_instructions, "total_cycles": run.total_cycles,
         "seconds": run.seconds, "stdout_tail": run.stdout_tail,
         "standard_error": {metric: standard_error(period) for metric, period in run.spec.sampled},
@@ -143,8 +143,8 @@ def read_run(path: Path, spec: RunSpec) -> Run:
 
     table = pq.read_table(path, page_checksum_verification=True)
     about = json.loads((table.schema.metadata or {}).get(b"perturbation", b"{}"))
-    if about.get("format") not in _FORMATS:
-        raise ValueError(f"got format {about.get('format')!r}, expected one of {', '.join(_FORMATS)}")
+    if about.get("format") != _FORMAT:
+        raise ValueError(f"got format {about.get('format')!r}, expected {_FORMAT}")
     metrics = tuple(about["metrics"])
     if metrics != spec.metrics:
         raise ValueError(f"got metrics {', '.join(metrics)}, expected {', '.join(spec.metrics)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from measure.perturbation.analysis_types import Pair
 from measure.perturbation.wording import in_words, p_number, pair_in_words, percent, rho_text
 from measure.report.finding_groups import grouped
 from measure.report.model import ReportData, VariantReport
-from measure.report.next_steps import next_steps, with_directory
+from measure.report.next_steps import next_steps
 from measure.report.style import VERDICT_STYLES
 from measure.result_files import SUMMARY_NAME
 
@@ -64,19 +65,20 @@ def _print_findings(console: Console, data: ReportData, results: str) -> None:
     Pairs that a table shows are not told again, unless there is a note on them.
     """
     in_tables = {
-        variant.heading(variant.inner): tuple(f"{pair.name}: rho went" for pair in _worst(variant) if not pair.note)
+        variant.heading(variant.inner): {pair.name for pair in _worst(variant) if not pair.note}
         for variant in data.variants
     }
-    groups = grouped(data.findings, data.variants)
+    groups = grouped(data.said, data.variants)
     for group in groups:
-        told = in_tables.get(group.heading, ())
-        sentences = [text for text in group.sentences if not text.startswith(told)]
+        told = in_tables.get(group.heading, set())
+        untold = replace(group, findings=tuple(one for one in group.findings if one.pair not in told))
+        sentences = untold.sentences(results)
         if sentences and len(groups) > 1:
             console.print(f"{escape(group.heading or 'The whole campaign')}:", highlight=False)
         for text in sentences:
-            console.print(f"- {escape(with_directory(text, results) if results else text)}", highlight=False)
+            console.print(f"- {escape(text)}", highlight=False)
     for step in next_steps(data, results):
-        if not step.finding:  # nothing is wrong: what the results are good for
+        if step.finding is None:  # nothing is wrong: what the results are good for
             text = " ".join([step.text, *(f"`{command}`" for command in step.commands)])
             console.print(f"- Next: {escape(text[:1].lower() + text[1:])}", highlight=False)
 

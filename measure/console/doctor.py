@@ -110,8 +110,8 @@ def _processors() -> Check:
     return Check("processors", "ok", text)
 
 
-def _processor_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
-    found = re.search(r"^model name\s*:\s*(.*)$", cpuinfo.read_text("utf-8"), re.MULTILINE)
+def _processor_name() -> str:
+    found = re.search(r"^model name\s*:\s*(.*)$", Path("/proc/cpuinfo").read_text("utf-8"), re.MULTILINE)
     return found[1] if found else "unknown model"
 
 

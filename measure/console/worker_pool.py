@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing.context import SpawnContext, SpawnProcess
@@ -24,14 +24,10 @@ _GRACE_SECONDS = 5.0  # for a worker to end its own children
 _CHECK_SECONDS = 1.0  # between looks for workers that died
 
 
-def worker_pool(
-    count: int, prepare: Callable[..., None] | None = None, arguments: tuple[Any, ...] = ()
-) -> ProcessPoolExecutor:
-    """``count`` processes, each of which first calls ``prepare`` with ``arguments``.
-
-    Processes are spawned, not forked: the emulator has threads and signal handlers, which a fork would copy.
-    """
-    return _Pool(count, _Context(), _prepare_worker, (prepare, arguments))
+def worker_pool(count: int) -> ProcessPoolExecutor:
+    """``count`` processes. They are spawned, not forked: the emulator has threads and signal handlers, which a fork
+    would copy."""
+    return _Pool(count, _Context(), _prepare_worker)
 
 
 @contextmanager
@@ -151,14 +147,12 @@ def _all_gone(processes: Sequence[Any], seconds: float) -> bool:
     return True
 
 
-def _prepare_worker(prepare: Callable[..., None] | None, arguments: tuple[Any, ...]) -> None:
+def _prepare_worker() -> None:
     # Ctrl-C reaches every process of the terminal; the parent handles it, and ends workers by SIGTERM.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    if prepare is not None:
-        prepare(*arguments)
 
 
 def _end_with_parent() -> None:

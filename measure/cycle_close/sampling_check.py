@@ -15,8 +15,9 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import AliasChoices, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from common.plain_json import plain_json
 from common.quantities import SHORTEST_TRACED_INTERVAL
 from common.yaml_document import YamlDocument
 from measure.campaign.campaign_file import load_campaign_as
@@ -28,7 +29,6 @@ from measure.campaign.run_types import BASELINE, Run
 from measure.cycle_close.predictors import predictor_named
 from measure.errors import CampaignError, MeasureError
 from measure.perturbation.analysis_types import Perturbation, Verdict, gravest
-from measure.perturbation.findings import INNER_ADVICE, OUTER_ADVICE
 from measure.perturbation.perturbation import inner_perturbation, outer_perturbation
 from measure.stats.correlation import spearman
 
@@ -105,14 +105,10 @@ class SamplingConfiguration(StrictModel):
 
 
 class SamplingCheck(SharedKeys):
-    """Full simulations of a program, and sampling configurations: the key ``configurations`` has them by name.
-
-    Files of older versions call it ``ways``.
-    """
+    """Full simulations of a program, and sampling configurations: the key ``configurations`` has them by name."""
 
     configurations: dict[str, SamplingConfiguration] = Field(
         default={},
-        validation_alias=AliasChoices("configurations", "ways"),
         description="Sampling configurations to compare with full simulation",
     )
     sweep: dict[str, list[str | int | float]] = Field(
@@ -268,8 +264,8 @@ def analyse_check(
 
 def _advised(found: Perturbation) -> Perturbation:
     """``found`` with advice on sampling in place of advice on software metrics."""
-    findings = [ADVICE if text in (INNER_ADVICE, OUTER_ADVICE) else text for text in found.findings]
-    return replace(found, findings=tuple(findings))
+    said = (replace(one, sentence=ADVICE) if one.kind == "advice" else one for one in found.said)
+    return replace(found, said=tuple(said))
 
 
 def _skipped(run: Run, length: int) -> int:
@@ -342,22 +338,19 @@ def summary_of(check: SamplingCheck, results: Sequence[SamplingResult], outcome:
 
 def _perturbation(found: Perturbation) -> dict[str, Any]:
     """A perturbation as plain JSON types, nan as null."""
-
-    def finite(value: float) -> float | None:
-        return float(value) if np.isfinite(value) else None
-
-    return {
+    found_json: dict[str, Any] = plain_json({
         "verdict": found.verdict,
-        "p": finite(found.p_value),
+        "p": found.p_value,
         "alpha": found.alpha,
         "comparisons": found.comparisons,
         "pairs": [
             {
-                "a": pair.a, "b": pair.b, "baseline_rho": finite(pair.baseline_rho), "run_rho": finite(pair.run_rho),
-                "delta_z": finite(pair.delta_z), "interval": [finite(pair.ci[0]), finite(pair.ci[1])],
-                "p_adjusted": finite(pair.p_adjusted), "verdict": pair.verdict,
+                "a": pair.a, "b": pair.b, "baseline_rho": pair.baseline_rho, "run_rho": pair.run_rho,
+                "delta_z": pair.delta_z, "interval": pair.ci,
+                "p_adjusted": pair.p_adjusted, "verdict": pair.verdict,
             }
             for pair in found.pairs
         ],
-        "findings": list(found.findings),
-    }  # fmt: skip
+        "findings": found.findings,
+    })  # fmt: skip
+    return found_json

@@ -91,12 +91,13 @@ def told(results: Sequence[SamplingResult], most: int) -> list[tuple[str, str, s
     sentences = []
     for one in results:
         for where, found in (("within a run", one.inner), ("across runs", one.outer)):
-            pair, texts = largest(found), [text for text in found.findings if text != ADVICE]
+            pair, said = largest(found), [one for one in found.said if one.kind != "advice"]
+            texts = [one.text for one in said]
             if found.verdict != "equivalent" and pair is not None:
                 texts = [
                     f"the largest change of z, {pair.delta_z:+.2f}, is that of {pair.name}: rho went from "
                     f"{pair.baseline_rho:.2f} to {pair.run_rho:.2f}.",
-                    *(text for text in texts if not text.startswith(f"{pair.name}: rho went from ")),
+                    *(one.text for one in said if one.pair != pair.name),
                 ]
             sentences += [(one.name, where, text) for text in texts[:most]]
     return sentences

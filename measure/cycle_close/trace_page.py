@@ -20,6 +20,7 @@ from measure.cycle_close.rate_labels import RATE_LABELS
 from measure.cycle_close.rates import LEAST_PER_INSTRUCTION, Columns, about_blank
 from measure.cycle_close.signature import about_crowded_signatures, entries_for
 from measure.cycle_close.tracer import BY_DEFAULT
+from measure.perturbation.wording import number_text
 from measure.report.elements import Step, bullets, data_link, paragraph, section, table, to_do
 from measure.report.page import csv_uri, plain_page
 from measure.report.traces import Line, Row, Strip, Style, TraceFigure, scripts
@@ -325,4 +326,4 @@ def _cpi(columns: Columns, mine: NDArray[np.int64]) -> float:
 
 
 def _number(value: float | None, unit: str = "") -> str:
-    return "-" if value is None or np.isnan(value) else f"{value:.2f}{unit}" if unit else f"{value:.3f}"
+    return f"{value:.2f}{unit}" if unit and value is not None and not np.isnan(value) else number_text(value)

@@ -23,19 +23,17 @@ Moves = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class LayoutMoves:
-    """``code``, ``data``: moves as `emulator.counterfactual.core` takes them; ``misfits``: functions that do not fit
-    into their place of the plain program, or have none."""
+    """``code``, ``data``: moves as `emulator.counterfactual.core` takes them."""
 
     code: Moves
     data: Moves
-    misfits: tuple[str, ...]
 
 
 def layout_moves(instrumented: Path, plain: Path, counter_instructions: Sequence[int]) -> LayoutMoves:
     """Moves from the layout of ``instrumented`` to that of ``plain``, both static programs."""
     image, goal = program_image(instrumented), program_image(plain)
-    code, misfits = _code_moves(image, goal, sorted(counter_instructions))
-    return LayoutMoves(tuple(code), tuple(_data_moves(instrumented, plain, image, goal)), tuple(misfits))
+    code = _code_moves(image, goal, sorted(counter_instructions))
+    return LayoutMoves(tuple(code), tuple(_data_moves(instrumented, plain, image, goal)))
 
 
 def functions_of(image: ElfImage) -> dict[str, Symbol]:
@@ -54,13 +52,11 @@ def functions_of(image: ElfImage) -> dict[str, Symbol]:
     return found
 
 
-def _code_moves(
-    image: ElfImage, goal: ElfImage, counters: Sequence[int]
-) -> tuple[list[tuple[int, int]], list[str]]:  # fmt: skip
-    """The moves of code, and the functions that do not fit."""
+def _code_moves(image: ElfImage, goal: ElfImage, counters: Sequence[int]) -> list[tuple[int, int]]:
+    """The moves of code; functions that do not fit into their place of ``goal``, or have none, go elsewhere."""
     places = functions_of(goal)
     moves: list[tuple[int, int]] = []
-    misfits: list[str] = []
+    n_elsewhere = 0
     for name, function in sorted(functions_of(image).items(), key=lambda item: item[1].address):
         low, high = function.address, function.address + function.size_bytes
         inside = [(pc, 4 if read_code(image, pc, 1)[0] & 3 == 3 else 2) for pc in counters if low <= pc < high]
@@ -69,15 +65,15 @@ def _code_moves(
         if place is not None and size <= place.size_bytes:
             start = place.address
         else:
-            start = (place.address if place is not None else low) + _BEYOND + len(misfits) * _ROOM
-            misfits.append(name)
+            start = (place.address if place is not None else low) + _BEYOND + n_elsewhere * _ROOM
+            n_elsewhere += 1
         distance = start - low
         moves.append((low, distance))
         for pc, length in inside:
             distance -= length
             moves.append((pc + length, distance))
         moves.append((high, 0))
-    return _distinct(moves), misfits
+    return _distinct(moves)
 
 
 def _distinct(moves: list[tuple[int, int]]) -> list[tuple[int, int]]:

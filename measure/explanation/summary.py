@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,9 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from common.plain_json import plain_json
+from measure.campaign.explained import FOLDER
 from measure.explanation.explanation_types import CAUSE, Change, Estimate, Explanation, Part, Remedy, share_text
 from measure.explanation.mechanisms import ACCESSES, EXECUTED
 from measure.explanation.orders import INTERACTION
+from measure.perturbation.finding import RESULTS, Finding
 from measure.perturbation.wording import in_words, p_text
 
 SCHEMA = "perturbation-explanation-1"
@@ -63,7 +66,14 @@ def _variant(one: Explanation) -> dict[str, Any]:
         "remedies": [_remedy(remedy) for remedy in one.remedies],
         "refused": list(one.refused),
         "sentences": sentences(one),
+        "remedy": _helping(one),
     }
+
+
+def _helping(one: Explanation) -> dict[str, Any] | None:
+    """The sentence that names a remedy which helps, by its place among the sentences; None without one."""
+    helping = [(n, finding) for n, finding in enumerate(findings(one)) if finding.kind == "remedy"]
+    return next(({"sentence": n, "in_results": finding.in_results} for n, finding in helping), None)
 
 
 def _interval_of(one: Explanation, values: NDArray[np.float64] | None) -> list[float | None] | None:
@@ -92,7 +102,8 @@ def _means(values: Any) -> list[float | None]:
 
 
 def _number(value: float) -> float | None:
-    return round(value, 6) if math.isfinite(value) else None
+    number: float | None = plain_json(round(value, 6))
+    return number
 
 
 def short_place(place: str) -> str:
@@ -169,6 +180,16 @@ def _not_shown(noun: str, what: str, change: Change, n_pairs: int) -> str:
 
 def sentences(one: Explanation) -> list[str]:
     """The explanation in sentences, the most important first."""
+    return [finding.sentence for finding in findings(one)]
+
+
+def findings(one: Explanation) -> list[Finding]:
+    """The explanation as findings, the most important first; a remedy that helps is marked."""
+    return [*map(Finding, _causes(one)), *_remedies(one)]
+
+
+def _causes(one: Explanation) -> list[str]:
+    """Sentences on what makes the change."""
     metrics, causes = one.metrics.causes, one.mechanisms.causes
     found = [
         f"{share_text(one.metrics.share(part))} of the change comes from {part.name}{_place(one, part)}."
@@ -191,24 +212,36 @@ def sentences(one: Explanation) -> list[str]:
         found.append("The compiler decided otherwise: " + "; ".join(inlining[:_MOST_DECISIONS]) + ".")
     found += [f"{sentence}." for sentence in one.metrics.interactions]  # begin with the name of a metric
     found += [f"{sentence[0].upper()}{sentence[1:]}." for sentence in one.mechanisms.interactions]
-    if one.remedies and one.remedies[0].helps:
-        best = one.remedies[0]
-        file = f"; explain/{one.variant}.yaml is the campaign with it" if best.campaign else ""
+    return found
+
+
+def _remedies(one: Explanation) -> list[Finding]:
+    """What helps, or that nothing does; empty where nothing was tried."""
+    if not one.remedies:
+        return []
+    best = one.remedies[0]
+    if not best.helps:
+        return [
+            Finding(
+                f"No remedy that was tried is shown to make the relations equivalent; the best is {best.name} "
+                f"({best.verdict}{pairs_text(best)}, largest change of z {best.left:.2f})."
+            )
+        ]
+    text = (
+        f"Best remedy that was tried: {best.name} ({best.about}); the relations are equivalent with it, "
+        f"{_grounds(best)}"
+    )
+    file = f"{one.variant}.yaml"
+    unknown = f"; {FOLDER}/{file} is the campaign with it" if best.campaign else ""
+    known = f"; `measure run {RESULTS}/{FOLDER}/{shlex.quote(file)}` runs the campaign with it" if best.campaign else ""
+    found = [Finding(f"{text}{unknown}.", "remedy", in_results=f"{text}{known}.")]
+    others = [remedy for remedy in one.remedies if remedy.on_any_machine]
+    if not best.on_any_machine and others:
         found.append(
-            f"Best remedy that was tried: {best.name} ({best.about}); the relations are equivalent with it, "
-            f"{_grounds(best)}{file}."
-        )
-        others = [remedy for remedy in one.remedies if remedy.on_any_machine]
-        if not best.on_any_machine and others:
-            found.append(
+            Finding(
                 f"Of what a real machine can do, too, the best is {others[0].name} ({others[0].about}; "
                 f"{others[0].verdict}{pairs_text(others[0])}, largest change of z {others[0].left:.2f}, at "
                 f"{others[0].cycles_percent:+.1f}% cycles)."
             )
-    elif one.remedies:
-        best = one.remedies[0]
-        found.append(
-            f"No remedy that was tried is shown to make the relations equivalent; the best is {best.name} "
-            f"({best.verdict}{pairs_text(best)}, largest change of z {best.left:.2f})."
         )
     return found

@@ -94,7 +94,8 @@ def perturb(
 
     Reads CSV and Parquet (a column a metric, a row an interval), `perf stat -I MS` with `-x SEP` or `-j`, PAPI's
     high-level JSON and LIKWID's timelines. The statistics, verdicts and report are those of `measure run`; nothing
-    is emulated. Each trace needs 20 records or more. Leaves DIR/summary.json and DIR/report.html.
+    is emulated. Each trace needs 20 records or more. Leaves DIR/report.html, summary.json,
+    verdicts.json, pairs.csv and pairs.parquet.
     """
     from measure.foreign.command import run_perturb
     from measure.foreign.compare import Levels

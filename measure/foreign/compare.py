@@ -5,24 +5,27 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from measure.arguments import check_number, check_word
-from measure.campaign.analysis import PERTURB_FORMAT, findings_of_variant, summary
+from measure.campaign.analysis import findings_of_variant, summary
 from measure.campaign.executor import Outcome
+from measure.campaign.provenance import installed
 from measure.campaign.run_types import BASELINE
+from measure.campaign.summary_file import PERTURB_FORMAT
 from measure.foreign.gather import Gathered, measured
 from measure.foreign.trace import ForeignTrace
 from measure.perturbation.analysis_types import DEFAULT_DELTA, VERDICTS, Perturbation
+from measure.perturbation.finding import Finding
+from measure.perturbation.findings import of_one_metric
 from measure.perturbation.outlying_runs import RunGroup, outlying_runs
 from measure.perturbation.perturbation import Memo, comparisons, inner_perturbation, outer_perturbation
 from measure.perturbation.run_order import Order, weighed
 from measure.perturbation.uninformative_metrics import MetricFinding, metric_findings
-from measure.report.model import ReportData, Signals, VariantReport
+from measure.report.model import ReportData, Signals, VariantReport, findings_on_comparisons
 from measure.stats.correlation import MIN_RECORDS, Correlations, spearman
 
 INSTRUCTIONS = ("PAPI_TOT_INS", "instructions", "INSTR_RETIRED_ANY", "inst_retired.any")
@@ -73,6 +76,9 @@ def compare(
                 progress(f"{name}: across runs, aligned on {'the other' if held_out else 'all'} metrics")
                 across = outer_perturbation(gathered.baselines, tables, metrics, held_out=held_out, memo=memo, **chosen)
                 outer[held_out] = weighed(across, levels.order, in_order, levels.seed)
+        if len(only_after[name]) == 1:
+            inner = of_one_metric(inner)
+            outer = {held_out: one and of_one_metric(one) for held_out, one in outer.items()}
         traces = gathered.variant_traces[name]
         variants.append(
             VariantReport(
@@ -99,7 +105,7 @@ def compare(
         baseline_rho=np.array([one.rho for one in baseline_correlations]),
         baseline_example=_signals("baseline", gathered.baseline_traces[0], metrics, metrics),
         variants=tuple(variants),
-        findings=_findings(variants, gathered),
+        said=_findings(variants, gathered),
         provenance=_provenance(gathered, levels),
         interval=gathered.baseline_traces[0].interval,
         metric_findings=uninformative,
@@ -189,32 +195,20 @@ def _total(trace: ForeignTrace, name: str) -> float | None:
     return trace.totals.get(metric, float(trace.columns([metric]).sum()))
 
 
-def _findings(variants: Sequence[VariantReport], gathered: Gathered) -> tuple[str, ...]:
-    """Sentences, the gravest first, each with what to do next."""
+def _findings(variants: Sequence[VariantReport], gathered: Gathered) -> tuple[Finding, ...]:
+    """The findings, the gravest first, each with what to do next."""
     sentences = []
-    for verdict in VERDICTS:
-        for variant in variants:
-            for perturbation in (variant.inner, variant.outer_held_out):
-                if perturbation is None or perturbation.verdict != verdict:
-                    continue
-                sentences += [f"{variant.heading(perturbation)}: {text}" for text in perturbation.findings]
     if any(np.isnan(variant.instructions_percent).any() for variant in variants):
         sentences.append(
             "Not every trace counts instructions in every interval, so the overhead is unknown: "
             f"count one of {', '.join(INSTRUCTIONS[:2])} to see it."
         )
-    return tuple(dict.fromkeys([*sentences, *gathered.warnings]))
+    on_comparisons = (one for verdict in VERDICTS for one in findings_on_comparisons(variants, verdict))
+    return tuple(dict.fromkeys([*on_comparisons, *map(Finding, [*sentences, *gathered.warnings])]))
 
 
 def _provenance(gathered: Gathered, levels: Levels) -> tuple[tuple[str, str], ...]:
     """Pairs of name and text: files, formats, units, levels and software versions."""
-
-    def installed(name: str) -> str:
-        try:
-            return f"{name} {version(name)}"
-        except PackageNotFoundError:
-            return f"{name} (not installed)"
-
     groups = (("baseline", gathered.baseline_traces), *gathered.variant_traces.items())
     return (
         *((f"traces of {group}", ", ".join(str(trace.path) for trace in traces)) for group, traces in groups),

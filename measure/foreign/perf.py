@@ -173,7 +173,7 @@ def _add_line(read: _Counts, at: int, time: float, fields: list[str], separator:
             f"{read.path}:{at}: got {separator.join(fields)[:80]!r}, expected count, unit, event, run time and "
             "percentage of time counted; is the line whole?"
         )
-    begin = next((n for n in (0, 1, 2) if n <= end - 3 and _is_count_before_unit(fields, n, end)), None)
+    begin = next((n for n in (0, 1, 2) if n <= end - 3 and _is_count_before_unit(fields, n)), None)
     if begin is None:
         raise TraceFileError(f"{read.path}:{at}: got {fields[0]!r}, expected a count or {' or '.join(NOT_A_COUNT)}")
     text, unit, event = fields[begin : begin + 3]
@@ -183,7 +183,7 @@ def _add_line(read: _Counts, at: int, time: float, fields: list[str], separator:
     read.add(at, time, " ".join([event, *group]), text, unit, float(fields[end + 1]))
 
 
-def _is_count_before_unit(fields: list[str], n: int, end: int) -> bool:
+def _is_count_before_unit(fields: list[str], n: int) -> bool:
     """Whether field ``n`` is the count: a number (like the number of CPUs before it), followed by unit and event."""
     if not (fields[n] in NOT_A_COUNT or re.fullmatch(r"-?\d+(\.\d+)?", fields[n])):
         return False

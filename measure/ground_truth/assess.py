@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from common.plain_json import plain_json
 from measure.campaign.run_types import BASELINE, Run
 from measure.errors import MeasureError
 from measure.ground_truth.alignment import assess_alignment
@@ -22,6 +23,7 @@ from measure.ground_truth.software import (
     without_unreliable,
 )
 from measure.perturbation.analysis_types import Perturbation
+from measure.perturbation.finding import Finding
 from measure.perturbation.perturbation import inner_perturbation
 from measure.perturbation.wording import rho_text
 from measure.report.model import (
@@ -128,10 +130,10 @@ def with_ground_truth(
     values = np.column_stack([first.trace.columns(campaign.hardware_metrics), *software])
     names = (*campaign.hardware_metrics, *campaign.software_metrics)
     example = Signals(data.baseline_example.label, names, values)
-    hidden = tuple(_hidden_finding(one) for one in truth.software if one.hidden)
+    hidden = tuple(Finding(_hidden_finding(one)) for one in truth.software if one.hidden)
     wrong = _control_findings(truth.controls) if _disagreeing(truth.controls) else ()
     return replace(
-        data, ground_truth=truth, baseline_example=example, findings=(*hidden, *data.findings),
+        data, ground_truth=truth, baseline_example=example, said=(*hidden, *data.said),
         invalidating=(*wrong, *data.invalidating),
     )  # fmt: skip
 
@@ -298,17 +300,12 @@ def plain(truth: GroundTruth | None) -> dict[str, Any]:
     if truth.sampler is not None:
         for key in ("instructions_percent", "cycles_percent"):
             found["sampler"][key] = float(found["sampler"][key].mean())
+        outer = truth.sampler.outer_held_out
+        found["sampler"] |= {
+            "inner": truth.sampler.inner.as_fields(), "outer_held_out": outer.as_fields() if outer else None
+        }  # fmt: skip
     for entry, one in zip(found["software"], truth.software, strict=True):
         entry["hidden"] = one.hidden
+        entry["software"] = one.software.as_fields()
         entry["hardware"] = one.hardware.verdict  # the hardware pairs themselves are in the variant's own entry
-    return {"ground_truth": _without_nan(found)}
-
-
-def _without_nan(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_nan(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_nan(item) for item in value]
-    if isinstance(value, float | np.floating):
-        return float(value) if np.isfinite(value) else None
-    return value.item() if isinstance(value, np.integer | np.bool_) else value
+    return {"ground_truth": plain_json(found)}

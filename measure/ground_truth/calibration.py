@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import zipfile
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -237,13 +239,16 @@ def _save(result: Calibration, path: Path) -> None:
 
 def load_calibration(path: Path) -> Calibration:
     """The calibration that `calibrate` kept in a file. Raises OSError, ValueError or KeyError for a damaged file."""
-    with np.load(path) as kept:
-        total, out_of_order = kept["facts"]
-        reference_events, rejected, metrics = (
-            tuple(str(name) for name in kept[field]) for field in ("reference_events", "rejected", "metrics")
-        )
-        curve = EventCurve(kept["curve_events"], kept["curve_instructions"])
-        return Calibration(
-            reference_events, rejected, curve, metrics, kept["software_progress"], kept["software"], int(total),
-            float(out_of_order), path.name,
-        )  # fmt: skip
+    try:
+        with np.load(path) as kept:
+            total, out_of_order = kept["facts"]
+            reference_events, rejected, metrics = (
+                tuple(str(name) for name in kept[field]) for field in ("reference_events", "rejected", "metrics")
+            )
+            curve = EventCurve(kept["curve_events"], kept["curve_instructions"])
+            return Calibration(
+                reference_events, rejected, curve, metrics, kept["software_progress"], kept["software"], int(total),
+                float(out_of_order), path.name,
+            )  # fmt: skip
+    except (EOFError, zipfile.BadZipFile, zlib.error) as error:  # an empty file, and a truncated or altered one
+        raise ValueError(f"{path}: {error}") from error

@@ -30,7 +30,7 @@ SAMPLED = "baseline by the other sampler"
 """Group of the runs that show what the sampler changes."""
 EVERYTHING = "everything"
 MOST_VARIANTS = 6
-_FORMATS = ("perturbation-ground-truth-1", "perturbation-ground-truth-2")
+_FORMAT = "perturbation-ground-truth-2"
 
 
 @dataclass(frozen=True)
@@ -114,8 +114,8 @@ def load_prepared(directory: Path, plan: Plan) -> Prepared | None:
         return None
     try:
         saved = json.loads(path.read_text(encoding="utf-8"))
-        if saved["format"] not in _FORMATS:
-            raise CampaignError(f"{path}: got format {saved['format']!r}, expected one of {', '.join(_FORMATS)}")
+        if saved["format"] != _FORMAT:
+            raise CampaignError(f"{path}: got format {saved['format']!r}, expected {_FORMAT}")
         specs = tuple(RunSpec.from_json(spec) for spec in saved["sampler"])
         return Prepared(
             plan, specs, tuple(saved["sampler_keys"]), saved["sampler_why_not"],
@@ -131,7 +131,7 @@ def _save(prepared: Prepared, directory: Path) -> None:
     """Write the preparation for `load_prepared`."""
     text = json.dumps(
         {
-            "format": _FORMATS[-1],
+            "format": _FORMAT,
             "calibration": prepared.calibration.file_name,
             "exact": prepared.exact,
             "refused": prepared.refused,

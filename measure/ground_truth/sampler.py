@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-import numpy as np
-
 from measure.campaign.campaign_model import Campaign
+from measure.campaign.comparison import percent_over
 from measure.campaign.run_types import Run
 from measure.perturbation.perturbation import inner_perturbation, outer_perturbation
 from measure.report.model import SamplerTruth
@@ -53,9 +52,5 @@ def assess_sampler(campaign: Campaign, ideal: Sequence[Run], by_signal: Sequence
             held_out=True, alignment=campaign.alignment_setting,
             delta=campaign.delta, alpha=campaign.alpha, seed=campaign.seed,
         )  # fmt: skip
-
-    def percent(attribute: str) -> Any:
-        mean = np.mean([getattr(run, attribute) for run in ideal])
-        return 100 * (np.array([getattr(run, attribute) for run in by_signal]) / mean - 1)
-
-    return SamplerTruth(percent("total_instructions"), percent("total_cycles"), inner, outer)
+    instructions, cycles = (percent_over(by_signal, ideal, total) for total in ("total_instructions", "total_cycles"))
+    return SamplerTruth(instructions, cycles, inner, outer)

@@ -19,8 +19,6 @@ _L1D, _L1I, _DTLB, _ITLB = 0, 1, 3, 4
 _READ, _WRITE = 0, 1
 _ACCESS, _MISS = 0, 1
 PROCESSOR_TIME, TICKS, SWITCHES, MIGRATIONS = "task-clock", "tsc", "context-switches", "cpu-migrations"
-ALWAYS = (PROCESSOR_TIME, TICKS, SWITCHES, MIGRATIONS)
-"""Metrics that the sampler records anyhow."""
 _RAW_EVENT = re.compile(r"r([0-9a-fA-F]{1,16})")
 
 

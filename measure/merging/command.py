@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,10 +13,12 @@ from measure.alignment.setting import DEFAULT_ALIGNMENT, AlignmentSetting
 from measure.arguments import check_number
 from measure.campaign import run_command
 from measure.campaign.run_types import BASELINE, Run
+from measure.campaign.summary_file import read_summary
 from measure.console.tables import print_table
 from measure.errors import ArgumentError, CampaignError
 from measure.merging.merge_runs import Merged, MergeError
 from measure.merging.program_progress import EventCurve
+from measure.result_files import SUMMARY_NAME
 
 
 @dataclass(frozen=True)
@@ -116,12 +117,14 @@ def load_all(directories: Sequence[Path]) -> Results:
 
 
 def _verdicts(directory: Path) -> dict[str, str]:
-    """The verdict of each variant, from summary.json; baselines are equivalent. Empty before `measure run` ended."""
-    try:
-        variants = json.loads((directory / "summary.json").read_text(encoding="utf-8"))["variants"]
-        return {BASELINE: "equivalent"} | {name: str(about["verdict"]) for name, about in variants.items()}
-    except (OSError, ValueError, KeyError, TypeError):
+    """The verdict of each variant, from summary.json; baselines are equivalent. Empty before `measure run` ended.
+
+    Raises `CampaignError` for a summary that is damaged or of another version.
+    """
+    if not (directory / SUMMARY_NAME).exists():
         return {}
+    variants = read_summary(directory)["variants"]
+    return {BASELINE: "equivalent"} | {name: str(about["verdict"]) for name, about in variants.items()}
 
 
 def print_merged(console: Console, merged: Merged, warnings: tuple[str, ...]) -> None:

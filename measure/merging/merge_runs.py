@@ -22,7 +22,7 @@ from measure.alignment.setting import DEFAULT_ALIGNMENT, AlignmentSetting
 from measure.arguments import check_word
 from measure.campaign.run_types import Run
 from measure.errors import MeasureError
-from measure.merging.program_progress import EventCurve, progress_boundaries, reference_events_at_boundaries
+from measure.merging.program_progress import EventCurve, has_reference_events, progress_boundaries
 from measure.merging.spread import Spread, even_spread_of_path, spread_of_progress
 from measure.stats.correlation import average_ranks
 
@@ -304,8 +304,7 @@ def _metrics(run: Run) -> tuple[str, ...]:
 
 def _counted_progress(run: Run, baseline: Run, curve: EventCurve | None) -> EventCurve | None:
     """``curve``, if reference events were counted in both runs."""
-    counted = all(reference_events_at_boundaries(one) is not None for one in (run, baseline))
-    return curve if counted else None
+    return curve if has_reference_events(run, baseline) else None
 
 
 def _progress(run: Run, baseline: Run, counted: EventCurve | None) -> NDArray[np.float64]:

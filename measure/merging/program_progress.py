@@ -62,6 +62,11 @@ def reference_events_at_boundaries(run: Run) -> NDArray[np.int64] | None:
     return np.asarray(start + np.concatenate([[0], np.cumsum(counts)]), np.int64)
 
 
+def has_reference_events(*runs: Run) -> bool:
+    """Whether the reference events of all ``runs`` were counted."""
+    return all(reference_events_at_boundaries(run) is not None for run in runs)
+
+
 @dataclass(frozen=True)
 class EventCurve:
     """Instructions that a program has executed of its own, as a function of its reference events so far.

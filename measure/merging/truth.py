@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.alignment.dtw import align_normalised, normalised_channels
+from measure.alignment.dtw import DEFAULT_BAND, align_normalised, normalised_channels
 from measure.alignment.setting import DEFAULT_ALIGNMENT, AlignmentSetting
 from measure.campaign.run_types import Run
 from measure.merging.merge_runs import MergeError
 from measure.merging.program_progress import (
     PROGRESS,
     EventCurve,
+    has_reference_events,
     instructions_per_event,
     progress_boundaries,
     reference_events_at_boundaries,
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 Algorithm = Literal["full", "band", "multiresolution", "penalty", "linear", "none"]
 BY_CHANNELS: tuple[Algorithm, ...] = ("full", "band", "multiresolution", "penalty")
-BAND = 0.05
 
 
 def true_positions(baseline: Run, run: Run, curve: EventCurve | None = None) -> NDArray[np.float64]:
@@ -50,11 +50,6 @@ def positions_by_progress(own: NDArray[np.float64], reference: NDArray[np.float6
     """Middles of the records bounded by ``own`` ``(m + 1,)`` in records bounded by ``reference``, ``(m,)``."""
     at = np.interp((own[:-1] + own[1:]) / 2, reference, np.arange(len(reference)))
     return np.asarray(at - 0.5)
-
-
-def has_reference_events(*runs: Run) -> bool:
-    """Whether the reference events of all ``runs`` were counted."""
-    return all(reference_events_at_boundaries(run) is not None for run in runs)
 
 
 def within_baseline(baseline: Run, truth: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -152,6 +147,6 @@ def aligned_positions(
     else:
         found = align_normalised(
             first, second, method="auto" if algorithm == "full" else algorithm,
-            band=BAND if algorithm == "band" else None,
+            band=DEFAULT_BAND if algorithm == "band" else None,
         )  # fmt: skip
     return spread_of_path(found.path).positions()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, get_args
 from measure.arguments import check_number, check_word
 from measure.campaign.campaign_file import load_campaign
 from measure.campaign.executor import Workers
-from measure.campaign.explained import FOLDER, stored_sentences
+from measure.campaign.explained import stored_findings
 from measure.campaign.first_use import Preparation
 from measure.campaign.machine_kind import check_emulated
 from measure.campaign.plan_file import load_plan
@@ -166,7 +166,7 @@ def search_partition(request: Request, console: Console, spent_seconds: float = 
 
 
 def _command_again(request: Request) -> str:
-    """The command line of ``request``, which goes on with its search."""
+    """The command line of ``request``, which goes on with its search: stored verdicts are used in any case."""
     options: list[tuple[str, object]] = [
         ("--out", request.out),
         ("--minutes", f"{request.minutes:g}" if request.minutes else None),
@@ -175,6 +175,7 @@ def _command_again(request: Request) -> str:
         ("--counters", request.counters),
         ("--shared", ",".join(request.shared) or None),
         ("--workers", request.workers),
+        ("--scheduler", request.scheduler if isinstance(request.scheduler, str) else None),  # no name of a client
         ("--memory", request.memory),
         *(("--set", setting) for setting in request.settings),
     ]
@@ -395,24 +396,21 @@ def _next_commands(
             f"measure run {words_of_campaign(str(request.campaign), request.settings)}",
             f"measure explain {shlex.quote(f'results/{outcome.name}')}",
         ]
-    with_remedies = tuple(f"measure run {shlex.quote(str(path))}" for path in remedies or ())
-    return NextCommands(_command_again(request), tuple(runs), merge, tuple(explain), with_remedies)
+    return NextCommands(_command_again(request), tuple(runs), merge, tuple(explain), remedies or ())
 
 
-def _remedies(campaign: Campaign) -> list[Path] | None:
-    """The campaigns with remedies that the explanation of ``campaign`` wrote; None if it was not explained."""
+def _remedies(campaign: Campaign) -> tuple[str, ...] | None:
+    """Commands that run the campaigns with remedies of the explanation of ``campaign``; None if it was not explained."""
     results = Path("results") / campaign.name
     try:
         plan = load_plan(results)
     except CampaignError:
         return None
-    told = stored_sentences(results, plan) if plan.campaign == campaign else None
+    told = stored_findings(results, plan) if plan.campaign == campaign else None
     if told is None:
         return None
-    return [
-        results / FOLDER / f"{variant}.yaml" for variant, sentences in told.items()
-        if any(f"{FOLDER}/{variant}.yaml" in sentence for sentence in sentences)
-    ]  # fmt: skip
+    remedies = [one for findings in told.values() for one in findings if one.kind == "remedy"]
+    return tuple(command for one in remedies for command in one.commands_in(shlex.quote(str(results))))
 
 
 def _print_outcome(outcome: PartitionResult, console: Console) -> None:

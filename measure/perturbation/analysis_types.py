@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Literal, get_args
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, get_args
+
+from measure.perturbation.finding import Finding
 
 Verdict = Literal["perturbed", "changed", "inconclusive", "equivalent", "not assessable"]
 BROKEN: tuple[Verdict, ...] = ("perturbed", "changed")  # a change is shown
@@ -16,7 +18,7 @@ DEFAULT_DELTA = 0.2
 """Largest change of z that counts as none, by default.
 
 z differences are Cohen's q, where 0.1 is called small and 0.3 medium (Cohen 1988, section 4.2.2): 0.2 lies
-between. It takes rho from 0 to 0.20, from 0.50 to 0.33 or 0.64, from 0.80 to 0.71 or 0.86, from 0.95 to 0.93
+between. It takes rho from 0 to 0.20, from 0.50 to 0.34 or 0.63, from 0.80 to 0.71 or 0.86, from 0.95 to 0.93
 or 0.97. The changes that the paper calls dramatic (0.8 to 0.5, 0.9 to 0.3) are 0.55 and 1.16.
 """
 
@@ -115,7 +117,7 @@ class Perturbation:
     ``exploratory``: too few runs for a dependable verdict; ``too_few``: for any p-value of ``level``, so that no change
     can be significant. ``extra_runs_needed``: number of additional baselines *and*
     of additional instrumented runs that would probably (80%) settle an open verdict; None when it is settled or no
-    reasonable number would do. ``findings``: sentences, with what to do next.
+    reasonable number would do. ``said``: its findings, with what to do next.
     """
 
     kind: Kind
@@ -129,11 +131,22 @@ class Perturbation:
     n_references: int
     exploratory: bool
     extra_runs_needed: int | None
-    findings: tuple[str, ...]
+    said: tuple[Finding, ...]
     comparisons: int = 1
     together: int = 1
     paired: bool = False
     too_few: bool = False
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """What is said of it, as sentences."""
+        return tuple(one.text for one in self.said)
+
+    def as_fields(self) -> dict[str, Any]:
+        """The fields by name, of the pairs as well, with the findings as sentences."""
+        fields = asdict(self)
+        del fields["said"]
+        return fields | {"findings": list(self.findings)}
 
     @property
     def level(self) -> float:
@@ -144,6 +157,11 @@ class Perturbation:
     def spread_runs(self) -> int:
         """Number of the runs, or pairs, that tell how z scatters."""
         return self.n_runs if self.paired else self.n_baseline
+
+    @property
+    def scattered(self) -> tuple[Pair, ...]:
+        """The pairs whose z is shown to scatter more between runs than between baselines."""
+        return tuple(pair for pair in self.pairs if pair.p_spread <= self.level)
 
     def of(self, verdict: Verdict) -> tuple[Pair, ...]:
         """The pairs whose verdict is ``verdict``."""

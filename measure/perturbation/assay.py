@@ -58,17 +58,24 @@ def not_assessable(found: Assay, how: Comparison, metrics: Sequence[str], delta:
         elif np.isfinite(aligned).sum() < FEWEST_PAIRS:
             reasons.append(f"too few baselines or other metrics to show that runs align in {name}")
         elif not (lower := _lower_bound(aligned, alpha)) > delta:
+            mean = np.nanmean(aligned)
             reasons.append(
-                f"baselines are hardly alike in {name} when aligned on other metrics (z {np.nanmean(aligned):.2f}, at "
-                f"least {lower:.2f}): no loss could be seen"
+                f"baselines are hardly alike in {name} when aligned on other metrics (z {mean:.2f}, at least "
+                f"{lower:.2f}): no loss could be seen" + ("; with more baselines it might be" if mean > delta else "")
             )
         elif not (loss := _lower_bound(aligned - misplaced, alpha)) > delta:
-            chance, own = np.nanmean(misplaced), np.nanmean(aligned)
-            reasons.append(
-                f"{name} is as alike between runs that do not correspond (z {chance:.2f} where a baseline runs "
-                f"backwards, {own:.2f} as it is, and losses from {loss:.2f} on are shown): a misalignment would not be "
-                "seen"
-            )
+            chance, own, mean = np.nanmean(misplaced), np.nanmean(aligned), np.nanmean(aligned - misplaced)
+            seen = f"z {own:.2f} between baselines as they are, {chance:.2f} where one runs backwards"
+            if mean > delta:
+                reasons.append(
+                    f"it is not shown that a misalignment would be seen in {name}: {seen}, a loss of {mean:.2f}, of "
+                    f"which so few baselines show {max(loss, 0.0):.2f}; more of them may show enough"
+                )
+            else:
+                reasons.append(
+                    f"{name} is nearly as alike between runs that do not correspond ({seen}): a misalignment would not "
+                    "be seen"
+                )
         else:
             reasons.append("")
     return reasons

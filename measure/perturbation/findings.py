@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
-from measure.perturbation.analysis_types import BROKEN, FEWEST_BASELINES, Pair, Perturbation
+from measure.perturbation.analysis_types import BROKEN, FEWEST_BASELINES, Kind, Pair, Perturbation
+from measure.perturbation.finding import Finding
 from measure.perturbation.missing_runs import forecast
 from measure.perturbation.wording import (
     SHOWN_PAIRS,
@@ -18,18 +20,33 @@ from measure.perturbation.wording import (
     seldom_unseen,
 )
 
-INNER_ADVICE = (
-    "Do not reason about the pairs that changed within such a run; spread the software metrics over several runs."
+_INNER_ADVICE = (
+    "Do not reason about the pairs that changed within such a run",
+    "spread the software metrics over several runs",
 )
-OUTER_ADVICE = "Do not join these runs with others; collect fewer or other metrics in one run and try again."
+_OUTER_ADVICE = "Do not join these runs with others", "collect fewer or other metrics in one run and try again"
+
+
+def advice_on(kind: Kind, one_metric: bool = False) -> Finding:
+    """What to do about a comparison of this ``kind`` in which a change is shown. ``one_metric``: its runs collect a
+    single software metric, which cannot be spread over runs."""
+    refrain, collect = _INNER_ADVICE if kind == "inner" else _OUTER_ADVICE
+    return Finding(f"{refrain}." if one_metric else f"{refrain}; {collect}.", kind="advice")
+
+
+def of_one_metric(result: Perturbation) -> Perturbation:
+    """``result`` of runs that collect a single software metric: without the advice to collect fewer at once."""
+    advice = advice_on(result.kind, one_metric=True)
+    return replace(result, said=tuple(advice if one.kind == "advice" else one for one in result.said))
 
 
 def findings(
     result: Perturbation, *, identical: bool, smallest_p: float, stuck: Sequence[Pair] = ()
-) -> tuple[str, ...]:
-    """Sentences about ``result``, the most important first. ``stuck``: open pairs that no further runs settle."""
+) -> tuple[Finding, ...]:
+    """Findings on ``result``, the most important first. ``stuck``: open pairs that no further runs settle."""
     if not result.pairs:
-        return ("No correlation is defined in any run: all metrics are constant; choose metrics that vary.",)
+        return (Finding("No correlation is defined in any run: all metrics are constant; choose metrics that vary."),)
+    changes: list[Finding] = []
     sentences: list[str] = []
     if identical:
         sentences.append(
@@ -42,7 +59,7 @@ def findings(
             "p-values; add baselines."
         )
     elif result.verdict in BROKEN:
-        sentences.extend(_changes(result))
+        changes = _changes(result)
     elif result.verdict == "inconclusive":
         sentences.extend(_undecided(result, smallest_p, stuck))
     elif result.verdict == "equivalent":
@@ -72,14 +89,15 @@ def findings(
     sentences.extend(_spreads(result))
     sentences.extend(_exploratory(result))
     sentences.extend(_rises(result))
-    return tuple(sentences)
+    return (*changes, *map(Finding, sentences))
 
 
-def _changes(result: Perturbation) -> list[str]:
-    """Sentences on a result that is perturbed or changed: the pairs, what to do, and the runs that show the size."""
+def _changes(result: Perturbation) -> list[Finding]:
+    """Findings on a result that is perturbed or changed: the pairs, what to do, and the runs that show the size."""
     perturbed, changed = result.of("perturbed"), result.of("changed")
     worst = perturbed or changed
-    sentences = [f"{_change(pair, result)}." for pair in worst[:SHOWN_PAIRS]]
+    shown = [Finding(f"{_change(pair, result)}.", pair=pair.name) for pair in worst[:SHOWN_PAIRS]]
+    sentences = []
     if len(worst) > SHOWN_PAIRS:
         sentences.append(f"In all, {counted(len(worst), _noun(result))} are {worst[0].verdict}.")
     if perturbed and changed:
@@ -89,8 +107,7 @@ def _changes(result: Perturbation) -> list[str]:
         )
     if not perturbed:
         sentences += _sizes_of_changes(changed, result)
-    sentences.append(INNER_ADVICE if result.kind == "inner" else OUTER_ADVICE)
-    return sentences
+    return [*shown, *map(Finding, sentences), advice_on(result.kind)]
 
 
 def _sizes_of_changes(changed: Sequence[Pair], result: Perturbation) -> list[str]:
@@ -221,7 +238,7 @@ def _not_assessable(result: Perturbation) -> list[str]:
 
 def _spreads(result: Perturbation) -> list[str]:
     """A sentence on the pairs whose runs scatter more than the baselines."""
-    spread = sorted((pair for pair in result.pairs if pair.p_spread <= result.level), key=lambda pair: pair.p_spread)
+    spread = sorted(result.scattered, key=lambda pair: pair.p_spread)
     if not spread:
         return []
     shown = ", ".join(

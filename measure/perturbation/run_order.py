@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from measure.perturbation.analysis_types import BROKEN, VERDICTS, Pair, Perturbation, Verdict
+from measure.perturbation.finding import Finding
 from measure.perturbation.verdict import overall_verdict
 from measure.perturbation.wording import listed_names, p_text
 from measure.stats.correlation import Correlations, fisher_z
@@ -144,7 +145,7 @@ def weighed(
         result,
         verdict=verdict,
         pairs=tuple(sorted(pairs, key=lambda pair: VERDICTS.index(pair.verdict))),
-        findings=(*([" ".join(sentences)] if sentences else []), *result.findings),
+        said=(*([Finding(" ".join(sentences))] if sentences else []), *result.said),
         extra_runs_needed=result.extra_runs_needed if verdict == result.verdict else None,
     )
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from measure.stats.intervals import welch
 from measure.stats.permutation import (
     Extremes,
     Labellings,
@@ -225,12 +226,9 @@ def _welch(baseline: NDArray[np.float64], runs: NDArray[np.float64], losses_only
         np.nansum((group - mean) ** 2, axis=0) / (n - 1) / n
         for group, mean, n in zip(filled, means, counts, strict=True)
     ]
-    error = np.sqrt(parts[0] + parts[1])
-    usable = ~few & (error > 0)
-    safe = np.where(usable, error, 1.0)
-    lower = sum(part**2 / (n - 1) for part, n in zip(parts, counts, strict=True))
-    degrees = np.where(usable, safe**4 / np.where(usable, lower, 1.0), 1.0)
-    t = (means[1] - means[0]) / safe
+    usable = ~few & (parts[0] + parts[1] > 0)
+    error, degrees = welch([np.where(usable, part, 1.0) for part in parts], counts)
+    t = (means[1] - means[0]) / error
     p = stdtr(degrees, t) if losses_only else 2 * stdtr(degrees, -np.abs(t))
     return np.where(usable, np.minimum(1.0, p * len(t)), 1.0)
 

@@ -24,6 +24,7 @@ from measure.perturbation.analysis_types import (
     share_of,
 )
 from measure.perturbation.detectable import errors_beyond_delta
+from measure.perturbation.finding import Finding
 from measure.perturbation.findings import findings
 from measure.perturbation.missing_runs import OpenVerdict, extra_runs
 from measure.perturbation.significance import PairStatistics, Significance, pair_statistics, significance
@@ -184,14 +185,14 @@ class Family:
             n_references=evidence.n_references,
             exploratory=few or (n_runs == 1 and overall == "equivalent"),
             extra_runs_needed=extra,
-            findings=(),
+            said=(),
             comparisons=self._comparisons,
             together=together,
             paired=evidence.paired,
             too_few=too_few,
         )
-        sentences = findings(result, identical=evidence.identical, smallest_p=evidence.labels.smallest_p, stuck=stuck)
-        return replace(result, findings=(*sentences, *evidence.findings))
+        said = findings(result, identical=evidence.identical, smallest_p=evidence.labels.smallest_p, stuck=stuck)
+        return replace(result, said=(*said, *map(Finding, evidence.findings)))
 
 
 def overall_verdict(verdicts: Sequence[Verdict]) -> Verdict:

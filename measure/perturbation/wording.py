@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from common.listed_names import listed
 from measure.perturbation.analysis_types import Pair, Perturbation
 from measure.stats.correlation import RHO_CEILING, is_at_ceiling
 
@@ -21,8 +22,12 @@ def counted(number: int, noun: str) -> str:
 
 def listed_names(names: Sequence[str]) -> str:
     """``a, b, c and 4 more``."""
-    more = len(names) - SHOWN_PAIRS
-    return ", ".join(names[:SHOWN_PAIRS]) + (f" and {more} more" if more > 0 else "")
+    return listed(names, SHOWN_PAIRS)
+
+
+def number_text(value: float | None, sign: bool = False) -> str:
+    """A number with three digits, ``-`` where it is not known. ``sign``: also that of a positive one."""
+    return "-" if value is None or math.isnan(value) else f"{value:+.3f}" if sign else f"{value:.3f}"
 
 
 def p_number(p: float) -> str:

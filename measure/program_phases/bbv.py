@@ -58,14 +58,12 @@ class BasicBlockVectors:
         return self.data / np.repeat(sums, np.diff(self.indptr))
 
 
-def from_dense(counts: ArrayLike, block_ids: ArrayLike | None = None) -> BasicBlockVectors:
-    """Vectors of a table (intervals, blocks) of counts; blocks are numbered from 1 by default."""
+def from_dense(counts: ArrayLike) -> BasicBlockVectors:
+    """Vectors of a table (intervals, blocks) of counts; blocks are numbered from 1."""
     table = np.asarray(counts, dtype=np.int64)
     if table.ndim != 2:
         raise ValueError(f"got an array of shape {table.shape}, expected (intervals, blocks)")
     rows, columns = np.nonzero(table)
     indptr = np.searchsorted(rows, np.arange(len(table) + 1)).astype(np.int64)
-    ids = np.arange(1, table.shape[1] + 1) if block_ids is None else np.asarray(block_ids)
-    return BasicBlockVectors(
-        table[rows, columns], columns.astype(np.int32), indptr, table.shape[1], ids.astype(np.int64)
-    )
+    ids = np.arange(1, table.shape[1] + 1)
+    return BasicBlockVectors(table[rows, columns], columns.astype(np.int32), indptr, table.shape[1], ids)

@@ -188,12 +188,6 @@ def read_points(simpoints: Path | str, weights: Path | str) -> SimulationPoints:
     return SimulationPoints(intervals[order], phases[order], shares[other] / shares.sum())
 
 
-def read_labels(path: Path | str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """(n,) each interval's phase and (n,) its distance from the centre. Raises `PhaseFileError`."""
-    labels, distances = _read_pairs(Path(path), _whole, _not_negative, "a phase and a distance, such as '0 0.013'")
-    return np.array(labels, np.int64), np.array(distances, np.float64)
-
-
 def write_labels(path: Path | str, labels: NDArray[Any], distances: NDArray[Any]) -> None:
     """Write ``phase distance`` lines that read back exactly. Raises `StoreError` on failure."""
     _write_pairs(Path(path), labels, distances)

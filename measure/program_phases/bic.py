@@ -8,37 +8,28 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from measure.program_phases.kmeans import Clustering, checked
+from measure.program_phases.kmeans import Clustering
 
 _NEGLIGIBLE = 1e-28  # fraction of the points' mean square that is rounding, not variance
 
 
-def bic_score(
-    points: ArrayLike,
-    clustering: Clustering,
-    weights: ArrayLike | None = None,
-    least_variance: float = 0.0,
-) -> float:
-    """Score of a clustering of ``points`` (n, d), higher is better; ``weights`` (n,) of any scale.
-
-    n [-d/2 (ln(2 pi v) + 1) - ln W + sum_i w_i ln(W_label(i)) / W] - p/2 ln n, with v the weighted mean squared
-    distance to the centres over d and p = (k - 1) + k d + 1. A variance below ``least_variance``, or below rounding,
-    is raised to it: the score stays finite when all of a cluster's intervals are identical, and does not rise when
-    negligible differences are separated.
-    """
-    table, mass = checked(points, weights)
-    return score_above(variance_floor(table, least_variance), clustering, mass)
-
-
 def variance_floor(points: NDArray[np.float64], least_variance: float) -> float:
-    """The smallest variance with which a clustering of ``points`` (n, d) is scored."""
+    """The smallest variance with which a clustering of ``points`` (n, d) is scored: ``least_variance``, or rounding.
+
+    It keeps the score finite when all of a cluster's intervals are identical, and from rising when negligible
+    differences are separated.
+    """
     return max(least_variance, _NEGLIGIBLE * float(np.mean(points**2)), float(np.finfo(float).tiny))
 
 
 def score_above(floor: float, clustering: Clustering, mass: NDArray[np.float64]) -> float:
-    """As `bic_score`, for points with the weights ``mass`` (n,) and a given `variance_floor`."""
+    """Score of a clustering of points with the weights ``mass`` (n,) of any scale, higher is better.
+
+    n [-d/2 (ln(2 pi v) + 1) - ln W + sum_i w_i ln(W_label(i)) / W] - p/2 ln n, with v the weighted mean squared
+    distance to the centres over d, at least ``floor``, and p = (k - 1) + k d + 1.
+    """
     n, dimensions = len(mass), clustering.centres.shape[1]
     variance = max(clustering.distortion / (mass.mean() * n * dimensions), floor)
     total = float(mass.sum())

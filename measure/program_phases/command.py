@@ -6,7 +6,6 @@ programs.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.atomic_files import remove_leftovers
+from common.plain_json import plain_json
 from common.quantities import SHORTEST_TRACED_INTERVAL
 from measure.arguments import check_number, check_word
 from measure.cycle_close.job import Job, check_length, failed_after
@@ -189,7 +189,7 @@ def run_phases(job: Job, machine: Path | None, options: Options, directory: Path
     _write_summary(directory, about, files)
     if options.picture:
         edges = np.append(0, np.cumsum(vectors.instructions))
-        _write_page(directory, about, edges, files, job, machine, vectors=vectors, found=found, table=table,
+        _write_page(directory, about, edges, files, machine, vectors=vectors, found=found, table=table,
                     uniform=uniform, judged=judged)  # fmt: skip
     if made.ending is not None:
         console.print(failed_after(int(vectors.instructions.sum())), style="red")
@@ -235,7 +235,7 @@ def run_points(
     _write_summary(directory, about, ["trace.parquet"])
     if options.picture:
         edges = np.append(table["begin_instructions"].to_numpy()[:1], table["end_instructions"])
-        _write_page(directory, about, edges, ["trace.parquet"], job, machine, table=table, judged=judged)
+        _write_page(directory, about, edges, ["trace.parquet"], machine, table=table, judged=judged)
     if ending is not None:
         console.print(failed_after(int(table["end_instructions"].iloc[-1])), style="red")
     print_warning(console, judged)
@@ -303,7 +303,7 @@ def _summary(
 
 def _judged(estimated: Estimates, judged: Representation | None) -> dict[str, Any]:
     """What summary.json says of the estimates, and of whether the points represent the program."""
-    about: dict[str, Any] = {"estimates": _plain(estimated)}
+    about: dict[str, Any] = {"estimates": plain_json(estimated)}
     if judged is not None:
         about["representation"] = {
             "cpi_error_percent": judged.error_percent,
@@ -311,17 +311,6 @@ def _judged(estimated: Estimates, judged: Representation | None) -> dict[str, An
             "warning": judged.warning or None,
         }
     return about
-
-
-def _plain(estimated: Estimates) -> dict[str, Any]:
-    """The estimates with null for nan."""
-    return {
-        method: {
-            metric: {name: value if math.isfinite(value) else None for name, value in one.items()}
-            for metric, one in metrics.items()
-        }
-        for method, metrics in estimated.items()
-    }
 
 
 def _write_summary(directory: Path, about: dict[str, Any], written: Sequence[str]) -> None:
@@ -368,7 +357,6 @@ def _write_page(
     about: dict[str, Any],
     edges: NDArray[np.int64],
     files: list[str],
-    job: Job,
     machine: Path | None,
     *,
     vectors: BasicBlockVectors | None = None,

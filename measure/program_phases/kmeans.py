@@ -22,34 +22,17 @@ class Clustering:
     """Points in clusters, none of them empty.
 
     ``labels`` (n,) int32; ``centres`` (k, d): the weighted mean of each cluster; ``distortion``: the sum of weight x
-    squared distance to the own centre; ``iterations``: number of rounds; ``converged``: the last moved no centre.
+    squared distance to the own centre; ``converged``: the last round moved no centre.
     """
 
     labels: NDArray[np.int32]
     centres: NDArray[np.float64]
     distortion: float
-    iterations: int
     converged: bool
 
     @property
     def k(self) -> int:
         return len(self.centres)
-
-
-def kmeans(
-    points: ArrayLike,
-    k: int,
-    seed: int,
-    starts: Starts = "kmeans++",
-    weights: ArrayLike | None = None,
-    max_iterations: int = 100,
-) -> Clustering:
-    """Cluster ``points`` (n, d) around ``k`` centres, or fewer where there are fewer distinct points.
-
-    ``weights`` (n,), positive: of each point, equal unless given. Raises `ValueError` for arguments out of range.
-    """
-    table, mass = checked(points, weights)
-    return kmeans_from(table, starting_centres(table, k, seed, starts, mass), mass, max_iterations)
 
 
 def kmeans_from(
@@ -68,7 +51,7 @@ def kmeans_from(
 
     if max_iterations < 1:
         raise ValueError(f"got {max_iterations} iterations, expected at least 1")
-    labels, means, mass, _, _, iterations, converged = lloyd(
+    labels, means, mass, _, _, _, converged = lloyd(
         points, weights, blocks or blocks_of(points), np.ascontiguousarray(centres), max_iterations, True
     )
     filled = mass > 0
@@ -76,7 +59,7 @@ def kmeans_from(
         labels = (np.cumsum(filled) - 1)[labels].astype(np.int32)
         means = means[filled]
     distortion = float(weights @ squares_to(points, means, labels))
-    return Clustering(labels, means, distortion, iterations, converged)
+    return Clustering(labels, means, distortion, converged)
 
 
 def starting_centres(

@@ -13,6 +13,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from measure.cycle_close.rate_labels import RATE_LABELS
+from measure.perturbation.wording import number_text
 from measure.program_phases.bbv import BasicBlockVectors
 from measure.program_phases.choose import Phases
 from measure.program_phases.estimates import FULL, POINTS, warmed_by
@@ -238,7 +239,7 @@ def _points(shown: Shown) -> Markup:
         (
             f"phase\u00a0{row[0]}",
             f"{100 * row[1]:.1f}%",
-            *(f"{one:,}" if isinstance(one, int) else _number(one) for one in row[2:]),
+            *(f"{one:,}" if isinstance(one, int) else number_text(one) for one in row[2:]),
         )
         for row in largest
     ]
@@ -269,7 +270,7 @@ def _estimates(shown: Shown) -> Markup:
     order = sorted(names, key=lambda method: (method != FULL, not method.startswith(POINTS)))
     heads = ("metric", *(names[method] for method in order))
     rows = [
-        (_label(metric), _number(full["value"]), *(_with_error(estimates[method][metric]) for method in order[1:]))
+        (_label(metric), number_text(full["value"]), *(_with_error(estimates[method][metric]) for method in order[1:]))
         for metric, full in estimates[FULL].items()
     ]
     data = csv_uri(
@@ -352,10 +353,6 @@ def _label(metric: str) -> str:
     return RATE_LABELS.get(metric, metric)
 
 
-def _number(value: float | None) -> str:
-    return "-" if value is None or np.isnan(value) else f"{value:.3f}"
-
-
 def _with_error(one: Mapping[str, float | None]) -> str:
     error = one["error_percent"]
-    return _number(one["value"]) + (f" ({error:.2f}%)" if error is not None else "")
+    return number_text(one["value"]) + (f" ({error:.2f}%)" if error is not None else "")

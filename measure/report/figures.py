@@ -29,6 +29,7 @@ from measure.report.style import (
 
 MOST_PAIRS_SHOWN = 6
 MOST_METRICS_SHOWN = 8
+_MOST_TICKS = 4
 
 
 def mean_rho(rho: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -151,12 +152,12 @@ def across_runs(data: ReportData) -> Any:
     return figure
 
 
-def _run_ticks(counts: Sequence[int], most: int = 4) -> list[tuple[int, int]]:
+def _run_ticks(counts: Sequence[int]) -> list[tuple[int, int]]:
     """Places on the axis of `across_runs` and the numbers there: in each group of ``counts`` runs from 0, at most
-    ``most``, the first and the last run among them."""
+    `_MOST_TICKS`, the first and the last run among them."""
     found, start = [], 0
     for count in counts:
-        numbers = sorted({round(n * (count - 1) / (most - 1)) for n in range(most)}) if count else []
+        numbers = sorted({round(n * (count - 1) / (_MOST_TICKS - 1)) for n in range(_MOST_TICKS)}) if count else []
         found += [(start + number, number) for number in numbers]
         start += count + 1
     return found

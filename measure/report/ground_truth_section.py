@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from measure.perturbation.analysis_types import Pair, Perturbation, gravest
+from measure.perturbation.analysis_types import Pair, gravest
 from measure.perturbation.uninformative_metrics import caveat
-from measure.perturbation.wording import rho_text
 from measure.report.model import GroundTruth, MetricSource, SoftwareTruth, VariantReport
-from measure.report.style import INK, LINES, MARKERS, MUTED, RULE, VERDICTS, new_figure, short
+from measure.report.style import INK, LINES, MARKERS, MUTED, RULE, VERDICTS, new_figure
 
 ALGORITHMS = {
     "full": "exact warping",
@@ -155,13 +154,4 @@ def alignment_rows(truth: GroundTruth) -> list[tuple[str, list[float], float]]:
     return [
         (group, [truth.alignment.error(group, algorithm) for algorithm in ALGORITHMS], estimate)
         for group, estimate in truth.alignment.estimate_error
-    ]
-
-
-def sampler_pairs(perturbation: Perturbation, most: int = 5) -> list[str]:
-    """The pairs that the sampler changed most, in words."""
-    return [
-        f"{short(pair.a)} – {short(pair.b)}: {rho_text(pair.baseline_rho)} to {rho_text(pair.run_rho)} ({pair.verdict})"
-        for pair in perturbation.pairs[:most]
-        if np.isfinite(pair.delta_z)
     ]

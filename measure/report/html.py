@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from measure.perturbation.analysis_types import Perturbation
 from measure.perturbation.uninformative_metrics import TIED
-from measure.perturbation.wording import in_words, over_all, p_number, pair_in_words, percent, rho_text
+from measure.perturbation.wording import in_words, number_text, over_all, p_number, pair_in_words, percent, rho_text
 from measure.report import figures
 from measure.report import ground_truth_section as ground_truth
 from measure.report.finding_groups import grouped
@@ -37,12 +37,12 @@ def render(data: ReportData, results: str = "") -> str:
     return render_page(
         "page.html.jinja", data=data, tied=f"{TIED:.0%}",
         steps=steps, headline=headline(data),
-        findings=grouped([one for one in data.findings if one not in told], data.variants),
+        findings=grouped([one for one in data.said if one not in told], data.variants),
         interactive=page_data(data), rows=pair_rows(data, STATIC_ROWS), all_pairs=_all_pairs(data),
         changes={variant.name: _changes(variant) for variant in data.variants},
         figures=_figures(data),
         percent=percent, in_words=in_words, spread=_spread, verdict_cell=_verdict_cell, pair_table=_pair_table,
-        number=_number, source_error=ground_truth.source_error, alignment_rows=ground_truth.alignment_rows,
+        number=number_text, source_error=ground_truth.source_error, alignment_rows=ground_truth.alignment_rows,
         software_rows=partial(ground_truth.software_rows, variants=data.variants),
         truth_kinds=ground_truth.KINDS, truth_names=ground_truth.ALGORITHMS,
         truth_algorithms=list(ground_truth.ALGORITHMS.values()),
@@ -140,10 +140,6 @@ def _verdict_cell(perturbation: Perturbation | None, variant: VariantReport | No
     return _markup(f'<td class="word {style}">{perturbation.verdict}: <span>{escape(words)}</span></td>')
 
 
-def _number(value: float, sign: bool = False) -> str:
-    return "-" if np.isnan(value) else f"{value:+.3f}" if sign else f"{value:.3f}"
-
-
 def _pair_table(perturbation: Perturbation) -> Markup:
     """The worst pairs with effect sizes, intervals and significance."""
     from markupsafe import escape
@@ -152,12 +148,12 @@ def _pair_table(perturbation: Perturbation) -> Markup:
     head += f";spread of baselines;spread of runs;p {over_all(perturbation)};q (FDR);verdict;note"
     heads = "".join(f'<th scope="col">{name}</th>' for name in head.split(";"))
     rows = [f"<thead><tr>{heads}</tr></thead><tbody>"]
-    number: Callable[[float], str] = partial(_number, sign=True)
+    number: Callable[[float], str] = partial(number_text, sign=True)
     for pair in perturbation.pairs[:STATIC_ROWS]:
         cells = [
             rho_text(pair.baseline_rho, 3), rho_text(pair.run_rho, 3), number(pair.delta_z),
             *(f"{number(low)} to {number(high)}" for low, high in (pair.ci, pair.simultaneous)),
-            _number(pair.baseline_z_sd), _number(pair.run_z_sd),
+            number_text(pair.baseline_z_sd), number_text(pair.run_z_sd),
             p_number(pair.p_adjusted), p_number(pair.q_value),
         ]  # fmt: skip
         row = f'<th scope="row">{escape(pair_name(pair))}</th>' + "".join(f"<td>{escape(cell)}</td>" for cell in cells)

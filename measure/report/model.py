@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from measure.perturbation.analysis_types import Pair, Perturbation, Verdict, gravest
-from measure.perturbation.findings import INNER_ADVICE, OUTER_ADVICE
+from measure.perturbation.finding import Finding
 from measure.perturbation.outlying_runs import OutlyingRuns
 from measure.perturbation.uninformative_metrics import MetricFinding, caveat
 from measure.perturbation.wording import UNKNOWN, beside, in_words, percent
@@ -64,12 +65,10 @@ class VariantReport:
         cost = "" if overhead.startswith(UNKNOWN) else f" ({overhead})"
         return f"{self.name}{cost}, {'within a run' if perturbation.kind == 'inner' else 'across aligned runs'}"
 
-    def findings_of(self, perturbation: Perturbation) -> tuple[str, ...]:
-        """The findings of one comparison; of a single software metric without the advice to collect fewer at once."""
-        if len(self.software_metrics) != 1:
-            return perturbation.findings
-        of_one = {advice: f"{advice.partition(';')[0]}." for advice in (INNER_ADVICE, OUTER_ADVICE)}
-        return tuple(of_one.get(text, text) for text in perturbation.findings)
+    def findings_of(self, perturbation: Perturbation) -> tuple[Finding, ...]:
+        """The findings of one comparison under its heading."""
+        heading = self.heading(perturbation)
+        return tuple(replace(one, variant=self.name, heading=heading, of_comparison=True) for one in perturbation.said)
 
     @property
     def caveat(self) -> str:
@@ -99,6 +98,17 @@ class VariantReport:
     def verdict(self) -> Verdict:
         """The variant's verdict: the gravest of the inner and the held-out outer one."""
         return gravest(p.verdict for p in (self.inner, self.outer_held_out) if p is not None)
+
+
+def findings_on_comparisons(variants: Sequence[VariantReport], verdict: Verdict) -> list[Finding]:
+    """The findings of all comparisons of ``variants`` that have this ``verdict``."""
+    return [
+        finding
+        for variant in variants
+        for compared in (variant.inner, variant.outer_held_out)
+        if compared is not None and compared.verdict == verdict
+        for finding in variant.findings_of(compared)
+    ]
 
 
 @dataclass(frozen=True)
@@ -208,10 +218,10 @@ class AlignmentTruth:
     resolution_p95: float
     estimate_error: tuple[tuple[str, float], ...]
 
-    def error(self, variant: str, algorithm: str, channels: str = "all") -> float:
-        """Mean error in records; nan where it was not measured. Algorithms without channels take any."""
+    def error(self, variant: str, algorithm: str) -> float:
+        """Mean error in records on all channels, or of an algorithm without channels; nan where it was not measured."""
         for one in self.errors:
-            if (one.variant, one.algorithm) == (variant, algorithm) and one.channels in (channels, ""):
+            if (one.variant, one.algorithm) == (variant, algorithm) and one.channels in ("all", ""):
                 return one.mean
         return float("nan")
 
@@ -241,7 +251,7 @@ class GroundTruth:
 
 @dataclass(frozen=True)
 class ReportData:
-    """Everything on the page. ``baseline_rho``: (b, m, m); ``findings``: sentences, the gravest first.
+    """Everything on the page. ``baseline_rho``: (b, m, m); ``said``: findings, the gravest first.
 
     ``invalidating``: what makes figures or verdicts wrong, to be read before everything else; ``metric_findings``:
     findings on metrics that tell little, to be read before any verdict; ``outlying_runs``: runs that differ from the
@@ -255,7 +265,7 @@ class ReportData:
     baseline_rho: NDArray[np.float64]
     baseline_example: Signals
     variants: tuple[VariantReport, ...]
-    findings: tuple[str, ...]
+    said: tuple[Finding, ...]
     provenance: tuple[tuple[str, str], ...]
     interval: str
     metric_findings: tuple[MetricFinding, ...] = ()
@@ -263,6 +273,11 @@ class ReportData:
     controls: str = ""
     invalidating: tuple[str, ...] = ()
     outlying_runs: tuple[OutlyingRuns, ...] = ()
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """What is said after the verdicts, as sentences, the gravest first."""
+        return tuple(one.text for one in self.said)
 
     @property
     def all_findings(self) -> tuple[str, ...]:

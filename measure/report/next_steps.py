@@ -2,60 +2,48 @@
 
 from __future__ import annotations
 
-import re
-import shlex
 from dataclasses import dataclass
 
 from measure.perturbation.analysis_types import VERDICTS
-from measure.perturbation.findings import INNER_ADVICE, OUTER_ADVICE
+from measure.perturbation.finding import Finding
 from measure.perturbation.wording import listed_names
 from measure.report import elements
 from measure.report.model import ReportData
 
-_COMMAND = re.compile("`((?:measure|instrument|emulate) [^`]+)`")
-NEXT = "Next: "
-"""Begins a finding that only names a command."""
-_REMEDY = ": Best remedy that was tried: "
-"""Stands in the finding of an explanation that names what helps; see `measure.explanation.summary`."""
-_CAMPAIGN = re.compile(r"(explain/\S+\.yaml) is the campaign with it")
-_LOAD = "`measure.load(DIR)"
-_EXPLAIN = "`measure explain`, given the directory of these results,"
-
 
 @dataclass(frozen=True)
 class Step(elements.Step):
-    """``finding``: the finding of the report that the sentence tells, empty for none."""
+    """``finding``: the finding of the report that the sentence tells; None for none."""
 
-    finding: str = ""
+    finding: Finding | None = None
 
 
 def next_steps(data: ReportData, results: str = "") -> tuple[Step, ...]:
-    """The findings of ``data`` with a command between backticks, and remedies that helped; the gravest first.
+    """The findings of ``data`` with a command, and remedies that helped; the gravest first.
 
     ``results``: the directory of the results as a command line has it; empty if unknown. A campaign in which every
     variant is equivalent, and nothing makes that doubtful, gets the command that joins its runs.
     """
     steps = []
-    for finding in data.findings:
-        text = with_directory(finding, results) if results else finding
-        commands = tuple(dict.fromkeys(_COMMAND.findall(text)))
-        if commands or _REMEDY in finding:
-            if text.startswith(NEXT):
-                text = text[len(NEXT) :]
+    for finding in data.said:
+        commands = finding.commands_in(results)
+        if commands or finding.kind == "remedy":
+            text = finding.text_in(results)
+            if finding.kind == "next":
+                text = finding.sentence_in(results)
                 text = text[:1].upper() + text[1:]
             steps.append(Step(text, commands, finding))
     if not steps:  # traces of other tools: no command is known
-        steps = [Step(text, (), text) for text in data.findings if text.endswith((INNER_ADVICE, OUTER_ADVICE))]
+        steps = [Step(one.text, (), one) for one in data.said if one.kind == "advice"]
     is_sound = bool(data.variants) and not data.invalidating
     if results and is_sound and all(variant.verdict == "equivalent" for variant in data.variants):
         blind = [variant.name for variant in data.variants if variant.inner.verdict == "not assessable"]
         commands = () if blind else (f"measure merge {results} --out merged.parquet",)
         text = "Use the counters: they change nothing that counts. This joins the runs into one trace."
-        if data.outlying_runs:
-            runs = "; ".join(f"{', '.join(one.runs)} of {one.variant}" for one in data.outlying_runs)
+        if restrictions := _restrictions(data):
             text = (
-                "Use the counters with care: in the mean over runs they change nothing that counts, but some runs "
-                f"stand out ({runs}). This joins the runs into one trace."
+                "Use the counters with care: in the mean over runs they change nothing that counts, but "
+                f"{', and '.join(restrictions)}. This joins the runs into one trace."
             )
         if unjudged := _unjudged(data):
             text += f" Not judged, so not shown to be unchanged: {unjudged}."
@@ -68,17 +56,23 @@ def next_steps(data: ReportData, results: str = "") -> tuple[Step, ...]:
     return tuple(steps)
 
 
+def _restrictions(data: ReportData) -> list[str]:
+    """What single runs of variants that change nothing in the mean are shown to do."""
+    found = []
+    if data.outlying_runs:
+        runs = "; ".join(f"{', '.join(one.runs)} of {one.variant}" for one in data.outlying_runs)
+        found.append(f"some runs stand out ({runs})")
+    compared = {one.name: filter(None, (one.inner, one.outer_held_out)) for one in data.variants}
+    if scattered := [name for name, each in compared.items() if any(one.scattered for one in each)]:
+        names = listed_names(scattered)
+        found.append(f"runs of {names} scatter more than baselines, so that one run says less than a plain one")
+    return found
+
+
 def _unjudged(data: ReportData) -> str:
     """The pairs within a run that are not assessable, by variant; empty for none."""
     names = {one.name: [pair.name for pair in one.inner.of("not assessable")] for one in data.variants}
     return "; ".join(f"{listed_names(pairs)} of {name}" for name, pairs in names.items() if pairs)
-
-
-def with_directory(finding: str, results: str) -> str:
-    """``finding`` with commands that name the directory of the results."""
-    text = finding.replace(_EXPLAIN, f"`measure explain {results}`")
-    text = text.replace(_LOAD, f"`measure.load({shlex.split(results)[0]!r})")
-    return _CAMPAIGN.sub(rf"`measure run {results}/\1` runs the campaign with it", text)
 
 
 def headline(data: ReportData) -> str:

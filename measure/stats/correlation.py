@@ -1,4 +1,4 @@
-"""Spearman correlation of the metrics of one trace, Fisher's z, and an interval within one trace.
+"""Spearman correlation of the metrics of one trace, and Fisher's z.
 
 Pure functions over arrays; numpy only. `measure.perturbation.perturbation` compares the correlations of many runs.
 There are no p-values here on purpose: the records of a trace are autocorrelated, so the usual p-value of a
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -151,97 +150,3 @@ def share_at_ceiling(baseline_rho: NDArray[np.float64], run_rho: NDArray[np.floa
     high that z is cut off."""
     shares = [is_at_ceiling(rho).sum(axis=0) / max(len(rho), 1) for rho in (baseline_rho, run_rho)]
     return np.asarray(np.maximum(*shares))
-
-
-def stationary_bootstrap_interval(
-    values_pair: ArrayLike,
-    *,
-    level: float = 0.95,
-    n_resamples: int = 999,
-    block_records: float | None = None,
-    seed: int,
-) -> tuple[float, float]:
-    """Interval ``(low, high)`` for Spearman's rho of ``values_pair`` ``(n, 2)`` within one autocorrelated
-    trace.
-
-    Stationary bootstrap (Politis and Romano 1994, section 2): blocks of geometric length, wrapping around,
-    keep the dependence between neighbouring records. The mean block length, in records, is chosen by
-    `automatic_block_records` as the longest that the two rank series or their product ask for, unless given.
-    Each resample is ranked anew; the interval is normal in Fisher's z with the bootstrap's standard
-    deviation. It says how well *this trace* determines its rho, not how much rho varies from run to run.
-
-    Returns (nan, nan) for a constant metric; raises ValueError as `spearman` does.
-    """
-    correlations = spearman(values_pair, ("first", "second"))
-    if correlations.constant.any():
-        return float("nan"), float("nan")
-    table = np.asarray(values_pair, np.float64)
-    n = len(table)
-    codes = [np.unique(column, return_inverse=True)[1] for column in table.T]
-    if block_records is None:
-        first, second = (standard_ranks(column)[0] for column in table.T)
-        block_records = max(automatic_block_records(series) for series in (first, second, first * second))
-    rng = np.random.default_rng(seed)
-    resampled = np.empty(n_resamples)
-    for index in range(n_resamples):
-        rows = _stationary_rows(n, block_records, rng)
-        first, second = (_code_ranks(code[rows]) for code in codes)
-        length = np.sqrt((first @ first) * (second @ second))
-        resampled[index] = first @ second / length if length > 0 else np.nan
-    # The bootstrap needs z itself, not z as it is compared between runs: the only limit is the one that keeps z
-    # finite.
-    limit = 1 - 1 / n**2
-    centre = np.arctanh(np.clip(correlations.rho[0, 1], -limit, limit))
-    spread = np.nanstd(np.arctanh(np.clip(resampled, -limit, limit)), ddof=1)
-    half = NormalDist().inv_cdf(0.5 + level / 2) * spread
-    return float(np.tanh(centre - half)), float(np.tanh(centre + half))
-
-
-def automatic_block_records(series: NDArray[np.float64]) -> float:
-    """Mean block length, in records, for the stationary bootstrap of the mean of ``series`` ``(n,)``.
-
-    Politis and White (2004, section 3.2), as corrected by Patton, Politis and White (2009): flat-top lag
-    window up to twice the lag after which autocorrelations stay insignificant; at most min(3 sqrt(n), n / 3).
-    """
-    n = len(series)
-    centred = series - series.mean()
-    longest = max(1.0, np.ceil(min(3 * np.sqrt(n), n / 3)))
-    run_length = max(5, int(np.sqrt(np.log10(n))))
-    last_lag = int(np.ceil(np.sqrt(n))) + run_length
-    lags = min(n - 1, 2 * last_lag)
-    size = 1 << int(2 * n - 1).bit_length()
-    spectrum = np.fft.rfft(centred, size)
-    covariance = np.fft.irfft(spectrum * spectrum.conj(), size)[: lags + 1] / n
-    if covariance[0] <= 0:
-        return 1.0
-    bound = 2 * np.sqrt(np.log10(n) / n)
-    small = np.abs(covariance[1:] / covariance[0]) < bound
-    cutoff = next((lag for lag in range(last_lag - run_length + 1) if small[lag : lag + run_length].all()), None)
-    if cutoff is None:  # never settles: up to the last significant lag
-        cutoff = int(np.flatnonzero(~small[:last_lag])[-1]) + 1
-    window = min(2 * max(cutoff, 1), lags)
-    lag = np.arange(-window, window + 1)
-    weight = np.clip(2 * (1 - np.abs(lag) / window), 0.0, 1.0)
-    weighted = weight * covariance[np.abs(lag)]
-    long_run = weighted.sum()
-    if long_run <= 0:
-        return 1.0
-    derivative = (np.abs(lag) * weighted).sum()
-    return float(np.clip((derivative**2 / long_run**2 * n) ** (1 / 3), 1.0, longest))
-
-
-def _stationary_rows(n: int, block_records: float, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Row numbers ``(n,)`` of one stationary-bootstrap resample."""
-    starts = rng.random(n) < 1 / block_records
-    starts[0] = True
-    positions = np.flatnonzero(starts)
-    lengths = np.diff(positions, append=n)
-    origins = rng.integers(0, n, len(positions))
-    return (np.repeat(origins - positions, lengths) + np.arange(n)) % n
-
-
-def _code_ranks(codes: NDArray[np.intp]) -> NDArray[np.float64]:
-    """Centred average ranks of small integers, by counting: the inner loop of the bootstrap."""
-    counts = np.bincount(codes)
-    middles = np.cumsum(counts) - (counts - 1) / 2
-    return middles[codes] - (len(codes) + 1) / 2

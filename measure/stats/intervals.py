@@ -5,6 +5,7 @@ Quantiles come from scipy.special, which loads in a fraction of the time of scip
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -100,9 +101,19 @@ def _welch(
 
     Runs without a spread of their own borrow the baselines', and the degrees of freedom are the baselines'.
     """
-    parts = np.asarray(baseline_variance / b), np.asarray(run_variance / r)
-    variance = parts[0] + parts[1]
+    of_means = np.asarray(baseline_variance / b), np.asarray(run_variance / r)
     if not own_spread:
-        return np.sqrt(variance), np.asarray(b - 1.0)
-    degrees = variance**2 / (parts[0] ** 2 / (b - 1) + parts[1] ** 2 / (r - 1))
-    return np.sqrt(variance), np.asarray(degrees)
+        return np.sqrt(of_means[0] + of_means[1]), np.asarray(b - 1.0)
+    return welch(of_means, (b, r))
+
+
+def welch(
+    of_means: Sequence[NDArray[np.float64]], sizes: Sequence[NDArray[np.int64]]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Standard error of a difference of two means, and its degrees of freedom (Welch-Satterthwaite).
+
+    ``of_means``: the variance of each mean, at least one above 0; ``sizes``: how many values each is of, at least 2.
+    """
+    variance = of_means[0] + of_means[1]
+    lower = sum(one**2 / (n - 1) for one, n in zip(of_means, sizes, strict=True))
+    return np.sqrt(variance), np.asarray(variance**2 / lower)

@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
+from common.plain_json import plain_json
 from measure.console.progress import Status
 from measure.console.tables import print_table
 from measure.perturbation.analysis_types import BROKEN
@@ -68,7 +69,7 @@ def as_json(found: CampaignsCompared) -> dict[str, Any]:
         "delta": found.delta,
         "alpha": found.alpha,
         "hardware_metrics": list(found.metrics),
-        "variants": {one.name: _variant_json(one) for one in found.variants},
+        "variants": {one.name: plain_json(_variant_json(one)) for one in found.variants},
         "only_before": list(found.only_before),
         "only_after": list(found.only_after),
         "repeated": list(found.repeated),
@@ -85,7 +86,7 @@ def _variant_json(one: VariantChange) -> dict[str, Any]:
     return {
         **sides,
         "difference": {
-            "verdict": one.verdict, "p_value": _number(one.p_value), "runs": [one.n_before, one.n_after],
+            "verdict": one.verdict, "p_value": one.p_value, "runs": [one.n_before, one.n_after],
             "paired": one.paired, "level": one.level,
         },
         "pairs": [_pair_json(pair) for pair in one.pairs if not pair.is_across],
@@ -96,15 +97,10 @@ def _variant_json(one: VariantChange) -> dict[str, Any]:
 def _pair_json(pair: PairChange) -> dict[str, Any]:
     return {
         "a": pair.a, "b": pair.b, "before": pair.before, "after": pair.after,
-        "delta_z": [_number(pair.test.before), _number(pair.test.after)],
-        "difference": _number(pair.test.difference), "ci": [_number(end) for end in pair.test.ci],
-        "simultaneous": [_number(end) for end in pair.test.simultaneous],
-        "p_adjusted": _number(pair.test.p_adjusted), "verdict": pair.test.verdict,
+        "delta_z": [pair.test.before, pair.test.after],
+        "difference": pair.test.difference, "ci": pair.test.ci, "simultaneous": pair.test.simultaneous,
+        "p_adjusted": pair.test.p_adjusted, "verdict": pair.test.verdict,
     }  # fmt: skip
-
-
-def _number(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def _print(console: Console, found: CampaignsCompared) -> None:

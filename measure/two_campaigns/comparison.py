@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -18,6 +17,7 @@ from measure.campaign.comparison import Compared, compared, runs_of
 from measure.campaign.plan import Plan
 from measure.campaign.run_command import load_results
 from measure.campaign.run_types import BASELINE, Run
+from measure.campaign.summary_file import read_summary
 from measure.errors import CampaignError
 from measure.perturbation.analysis_types import BROKEN, VERDICTS, Verdict, gravest
 from measure.perturbation.outer import Memo
@@ -298,15 +298,7 @@ def _side(directory: Path) -> _Side:
     if not directory.is_dir():
         raise CampaignError(f"{directory}: no such directory; expected one that `measure run` left")
     result, outcome = load_results(directory)
-    path = directory / "summary.json"
-    try:
-        summary = json.loads(path.read_text("utf-8"))
-        assert isinstance(summary["variants"], dict)
-    except (OSError, ValueError, KeyError, TypeError, AssertionError):
-        raise CampaignError(
-            f"{path} is missing or damaged: `measure report {directory}` writes it from the stored runs"
-        ) from None
-    return _Side(directory, result.plan, outcome.runs, summary, len(result.specs) - len(outcome.runs))
+    return _Side(directory, result.plan, outcome.runs, read_summary(directory), len(result.specs) - len(outcome.runs))
 
 
 def _variant(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from pathlib import Path
 
-from measure.perturbation.wording import p_number
+from measure.perturbation.wording import number_text, p_number
 from measure.report import page
 from measure.report.style import INK, MUTED, RULE, VERDICTS, new_figure
 from measure.two_campaigns.comparison import NULL_HYPOTHESIS, CampaignsCompared, VariantChange
@@ -18,18 +19,17 @@ def render_page(found: CampaignsCompared) -> str:
     return page.render_page(
         "page.html.jinja", Path(__file__).parent,
         found=found, figures={one.name: _changes(one, found.delta) for one in found.variants},
-        p_number=p_number, number=_number, interval=_interval, null_hypothesis=NULL_HYPOTHESIS,
+        p_number=p_number, number=_change, interval=_interval, null_hypothesis=NULL_HYPOTHESIS,
     )  # fmt: skip
 
 
-def _number(value: float) -> str:
-    return "-" if math.isnan(value) else f"{value:+.3f}"
+_change = partial(number_text, sign=True)
 
 
 def _interval(ends: tuple[float, float]) -> str:
     if all(map(math.isinf, ends)):
         return "none: too few runs"
-    return f"{_number(ends[0])} to {_number(ends[1])}" if all(map(math.isfinite, ends)) else "-"
+    return f"{_change(ends[0])} to {_change(ends[1])}" if all(map(math.isfinite, ends)) else "-"
 
 
 def _changes(one: VariantChange, delta: float) -> page.Figure:

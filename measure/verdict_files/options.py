@@ -53,7 +53,7 @@ def verdict_options(command: Callable[..., Any]) -> Callable[..., Any]:
                        "both with a comma between them. Repeatable.")  # fmt: skip
     @click.option("--junit", type=click.Path(path_type=Path), metavar="FILE",
                   help="Also write the verdicts as JUnit XML; verdicts of --fail-on are failures, without it "
-                       "perturbed ones.")  # fmt: skip
+                       "perturbed and changed ones.")  # fmt: skip
     @click.option("--markdown", type=click.Path(path_type=Path), metavar="FILE",
                   help="Also write the verdicts as Markdown, such as $GITHUB_STEP_SUMMARY.")  # fmt: skip
     @functools.wraps(command)

@@ -7,12 +7,12 @@ changes only with its version.
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from common.plain_json import plain_json
 from measure.perturbation.analysis_types import VERDICTS, Perturbation, gravest
 from measure.report.model import ReportData, VariantReport
 from measure.result_files import write_text_atomically
@@ -101,7 +101,7 @@ def verdict_document(data: ReportData) -> dict[str, Any]:
         "verdict": gravest(variant.verdict for variant in data.variants),
         "controls": data.controls or None,
         "hardware_metrics": list(data.hardware_metrics),
-        "variants": [_variant(one) for one in data.variants],
+        "variants": plain_json([_variant(one) for one in data.variants]),
         "findings": list(data.all_findings),
     }
 
@@ -119,9 +119,9 @@ def _variant(one: VariantReport) -> dict[str, Any]:
         "caveat": one.caveat or None,
         "software_metrics": list(one.software_metrics),
         "overhead_percent": {
-            "instructions": _number(np.mean(one.instructions_percent)),
-            "cycles": _number(np.mean(one.cycles_percent)),
-            "code": _number(one.code_percent),
+            "instructions": np.mean(one.instructions_percent),
+            "cycles": np.mean(one.cycles_percent),
+            "code": one.code_percent,
         },
         "inner": _relation(one, one.inner),
         "outer": _relation(one, one.outer_held_out),
@@ -132,14 +132,10 @@ def _relation(variant: VariantReport, one: Perturbation | None) -> dict[str, Any
     if one is None:
         return None
     return {
-        "verdict": one.verdict, "text": variant.in_words(one), "p": _number(one.p_value), "delta": one.delta,
+        "verdict": one.verdict, "text": variant.in_words(one), "p": one.p_value, "delta": one.delta,
         "level": one.level, "together": one.together, "baselines": one.n_baseline, "runs": one.n_runs,
         "paired": one.paired,
         "extra_runs": one.extra_runs_needed,
         "pairs": {verdict: len(one.of(verdict)) for verdict in VERDICTS if one.of(verdict)},
         "findings": list(one.findings),
     }  # fmt: skip
-
-
-def _number(value: Any) -> float | None:
-    return float(value) if math.isfinite(value) else None

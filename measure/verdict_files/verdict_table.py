@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from measure.perturbation.wording import percent
 from measure.report.model import ReportData, VariantReport
-from measure.report.next_steps import with_directory
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ def table_of(
         ("variant", "verdict", "instructions", data.time_name, "within a run", "across aligned runs"),
         tuple(_row(variant) for variant in data.variants),
         tuple(one for variant in data.variants for one in _judgements(variant)),
-        tuple(with_directory(finding, results) if results else finding for finding in data.all_findings),
+        (*data.invalidating, *data.before_verdicts, *(one.text_in(results) for one in data.said)),
         tuple(failures),
         campaign_file,
     )

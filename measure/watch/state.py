@@ -7,7 +7,6 @@ preliminary: they come from the test within runs only, at the level of the final
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sqlite3
 import threading
@@ -22,9 +21,11 @@ from measure.campaign.plan import Plan
 from measure.campaign.plan_file import FILE_NAME, load_plan
 from measure.campaign.run_types import BASELINE, Run
 from measure.campaign.store import LEDGER_NAME, LOCK_NAME, read_run, trace_name
+from measure.campaign.summary_file import read_summary
 from measure.console.time_left import TimeLeft
 from measure.errors import CampaignError, MeasureError
 from measure.perturbation.wording import in_words
+from measure.result_files import SUMMARY_NAME
 
 Phase = Literal["no campaign", "running", "stopped", "analysing", "finished"]
 FEWEST_RUNS = 3
@@ -176,15 +177,13 @@ class Observer:
         return dict(rows)
 
     def _summary(self, latest: float) -> dict[str, Any] | None:
-        """summary.json, unless it is older than the start or than a run."""
-        path = self.directory / "summary.json"
+        """summary.json, unless it cannot be read or is older than the start or than a run."""
         try:
-            if path.stat().st_mtime < max(latest, self._begun()):
+            if (self.directory / SUMMARY_NAME).stat().st_mtime < max(latest, self._begun()):
                 return None
-            found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            return read_summary(self.directory)
+        except (OSError, CampaignError):
             return None
-        return found
 
     def _left(self, done: dict[str, float], planned: int, now: float) -> str:
         """The time left, as the terminal of the campaign tells it, from the runs made since it was started."""

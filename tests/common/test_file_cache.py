@@ -239,20 +239,19 @@ def command() -> object:
 
 def test_the_commands(directory: Path) -> None:
     others = strangers(directory)
-    write_checked(path_of(directory, 2, PROGRAMS, ".code"), bytes(PAGE - HEAD))
     write_checked(path_of(directory, 3, PROGRAMS, ".regions"), bytes(3 * PAGE - HEAD))
-    write_checked(path_of(directory, 4, PROGRAMS), bytes(10))
+    write_checked(path_of(directory, 4), bytes(10))
     runner = CliRunner()
     said = runner.invoke(command(), ["--cache-stats"]).output  # type: ignore[arg-type]
     rows = [line.split() for line in said.splitlines()]
     assert str(directory) in said
-    assert ["1", "4", "KiB", "programs:", "blocks,", "by", "earlier", "versions"] in rows
+    assert ["3", "12", "KiB", "single", "objects:", "interpreters,", "regions"] in rows
     assert any(row[:4] == ["1", "12", "KiB", "programs:"] for row in rows)
     assert any(row[-2:] == ["in", "all"] for row in rows)
     assert any(row[3:6] == ["2.00", "GiB", "translations,"] for row in rows)
     cleared = runner.invoke(command(), ["--cache-clear"])  # type: ignore[arg-type]
     assert cleared.exit_code == 0
-    assert ["4", "24", "KiB", "translations"] in [line.split() for line in cleared.output.splitlines()]
+    assert ["3", "20", "KiB", "translations"] in [line.split() for line in cleared.output.splitlines()]
     assert [path for path in kept_files(directory) if path.path.read_bytes()[:3] == b"RVK"] == []
     assert all(path.exists() for path in others)
     assert clear() == (0, 0)

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from emulator.events import ACCESS_LOAD, ACCESS_STORE, BlockFacts
-from emulator.probes import BlockCounter, EventCounter, StoreWatch
+from emulator.probes import BlockCounter, EventCounter
 
 Kinds = list[tuple[list[int], list[tuple[int, int]]]]
 
@@ -70,17 +70,13 @@ def test_without_anything_to_count() -> None:
     assert counter.totals().shape == (0,)
 
 
-def test_agrees_with_the_other_probes() -> None:
+def test_agrees_with_the_counter_of_blocks() -> None:
     facts = BlockFacts()
     rows: Any = [instruction(0x1000, ACCESS_STORE), instruction(0x1004, ACCESS_LOAD), instruction(0x1008, 0)]
     facts.append(rows, None)
     facts.append(rows[1:], None)
     stream = np.array([0, 50, 60, 1, 70, 0, 60, 50], np.uint32)
-    counter, blocks, watch = (
-        EventCounter([([0x1004], []), ([], [(50, 60)])]),
-        BlockCounter(True),
-        StoreWatch([(50, 60)]),
-    )
-    for one in (counter, blocks, watch):
+    counter, blocks = EventCounter([([0x1004], []), ([], [(50, 60)])]), BlockCounter(True)
+    for one in (counter, blocks):
         one.consume(facts, stream)
-    assert counter.totals().tolist() == [blocks.executions_by_pc(facts)[0x1004], int(watch.counts[0])] == [3, 1]
+    assert counter.totals().tolist() == [blocks.executions_by_pc(facts)[0x1004], 1] == [3, 1]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from instrumenter.building.program_build import Build, build_program
-from instrumenter.find.events import find_events
+from instrumenter.find.find import find_source_events
 from instrumenter.spec.software_metrics import MetricSpec
 
 _DUMP = """\
@@ -42,7 +42,7 @@ def count(
 def every_metric(source: Path, text: str, target: str | None) -> dict[str, MetricSpec]:
     """Every kind of event over every function, callee, variable and field of a program, where it happens at all."""
     nothing = {"none": MetricSpec(event="loop", line=1)}
-    names = find_events(text.encode(), str(source), nothing, target)
+    names = find_source_events(text.encode(), str(source), nothing, target, (), cplusplus=False)
     metrics = {}
     for function in sorted(names.functions):
         for event in ("entry", "exit", "loop", "branch"):
@@ -58,8 +58,9 @@ def every_metric(source: Path, text: str, target: str | None) -> dict[str, Metri
     for name in sorted(names.fields & mentioned):
         metrics[f"field.{name}"] = MetricSpec(event="write", field=name)
     metrics["alloc"] = MetricSpec(event="alloc")
-    found = {site.metric for site in find_events(text.encode(), str(source), metrics, target).sites}
-    return {name: spec for name, spec in metrics.items() if name in found}
+    found = find_source_events(text.encode(), str(source), metrics, target, (), cplusplus=False)
+    happening = {site.metric for site in found.sites}
+    return {name: spec for name, spec in metrics.items() if name in happening}
 
 
 def _parts(preprocessed: str) -> Iterator[tuple[str, str]]:

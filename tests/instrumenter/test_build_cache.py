@@ -20,7 +20,7 @@ from elftools.elf.sections import SymbolTableSection
 
 from common.file_cache import cache_directory
 from common.source_digest import SUFFIXES
-from emulator.linux.kernel.clock import DEFAULT_EPOCH_SECONDS
+from emulator.linux.kernel.clock import EPOCH_SECONDS
 from instrumenter.building import program_build as build_module
 from instrumenter.building import project as project_module
 from instrumenter.building.program_build import Build, Recipe, SamplerConfig, build_program
@@ -104,8 +104,8 @@ def test_the_date_of_a_build_is_that_of_the_start_of_guests(builds: Path, source
     for target in (None, GUEST_TARGET):
         program = build_program([source], ["-O2"], metrics, target=target).elf_path
         assert b"Nov 14 2023 22:13:20" in program.read_bytes()
-    assert int(BUILD_DATE) == DEFAULT_EPOCH_SECONDS
-    assert datetime.fromtimestamp(DEFAULT_EPOCH_SECONDS, UTC) == datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
+    assert int(BUILD_DATE) == EPOCH_SECONDS
+    assert datetime.fromtimestamp(EPOCH_SECONDS, UTC) == datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("damage", ["cut", "no facts", "wrong facts"])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from emulator.machine import Machine
-from emulator.probes import BlockCounter, StoreWatch
+from emulator.probes import EventCounter
 from instrumenter.building.generated_sources import preprocess_all
 from instrumenter.building.program_build import build_program
 from instrumenter.building.toolchain import Toolchain
@@ -71,11 +71,10 @@ def finder(source: Path, flags: list[str], **metrics: dict[str, object]) -> tupl
 
 
 def count(program: Path, probe: Probe) -> int:
-    blocks, watch = BlockCounter(with_addresses=True), StoreWatch(probe.store_ranges)
-    with Machine(program, consumers=[blocks, watch], limit_instructions=1_000_000, background=False) as machine:
+    counter = EventCounter([(probe.pcs, probe.store_ranges)])
+    with Machine(program, consumers=[counter], limit_instructions=1_000_000, background=False) as machine:
         assert machine.run().status == 0
-        executions = blocks.executions_by_pc(machine.facts)
-    return sum(executions.get(pc, 0) for pc in probe.pcs) + int(watch.counts.sum())
+    return int(counter.totals()[0])
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from emulator.machine import Machine
-from emulator.probes import BlockCounter, StoreWatch
+from emulator.probes import BlockCounter, EventCounter
 from instrumenter.building.generated_sources import preprocess_all
 from instrumenter.building.program_build import build_program
 from instrumenter.building.toolchain import GUEST_TARGET, Toolchain
@@ -45,16 +45,16 @@ class Seen:
 
 
 def run(program: Path, ranges: list[tuple[int, int]], words: list[int]) -> Seen:
-    blocks, watch = BlockCounter(with_addresses=True), StoreWatch(ranges)
+    blocks, stores = BlockCounter(with_addresses=True), EventCounter([((), [one]) for one in ranges])
     with Machine(
-        program, ["tiny"], consumers=[blocks, watch], limit_instructions=LIMIT_INSTRUCTIONS, background=False
+        program, ["tiny"], consumers=[blocks, stores], limit_instructions=LIMIT_INSTRUCTIONS, background=False
     ) as machine:
         ending = machine.run()
         assert ending.status == 0, ending.message
         return Seen(
             machine.files.output(1),
             blocks.executions_by_pc(machine.facts),
-            dict(zip(ranges, watch.counts.tolist(), strict=True)),
+            dict(zip(ranges, stores.totals().tolist(), strict=True)),
             {address: machine.memory.read_int(address, 8) for address in words},
         )
 

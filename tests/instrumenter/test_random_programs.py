@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from common.file_cache import cache_directory
 from instrumenter.building.program_build import build_program
-from instrumenter.find.events import find_events
+from instrumenter.find.find import find_source_events
 from instrumenter.spec.software_metrics import MetricSpec
 from tests.instrumenter.native_counters import count, run
 
@@ -413,7 +413,7 @@ def test_counts_are_those_of_the_model(folder: Path, seed: int, size: int, level
     result = model.call("outer", 3)
     source = folder / "random.c"
     source.write_text(as_c(functions))
-    sites = find_events(source.read_bytes(), str(source), METRICS, None).sites
+    sites = find_source_events(source.read_bytes(), str(source), METRICS, None, (), cplusplus=False).sites
     metrics = {name: METRICS[name] for name in METRICS if any(site.metric == name for site in sites)}
     plain = run(build_program([source], [level], target=None))
     values = [result & MASK, *(model.values[name] for name in GLOBALS)]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from measure.campaign.analysis import PERTURB_FORMAT, SUMMARY_FORMAT
+from measure.campaign.summary_file import PERTURB_FORMAT, SUMMARY_FORMAT
 from measure.cycle_close import command as cycleclose_command
 from measure.cycle_close import sampling_check
 from measure.errors import CampaignError, StoreError

@@ -8,9 +8,10 @@ Times have 32 bits: a line not touched for 4.3 G instructions looks younger than
 Stores write their time into a second table, too, which lies behind the first: a line that has stayed in a cache since
 it was written is dirty.
 
-Accesses that are counted timestamp their page in a third table, and count how long none such had been made to it: page
-walks follow from that, as misses of caches do from the times of lines. A fourth table, behind that of writes, has the
-turns of a line's cache set at such an access. What is counted of them: `emulator.engine.reuse_counts`.
+Accesses that are counted, but for those to the page of the one before, timestamp their page in a third table, and count
+how long none such had been made to it: page walks follow from that, as misses of caches do from the times of lines. A
+fourth table, behind that of writes, has the turns of a line's cache set at its last counted access. What is counted:
+`emulator.engine.reuse_counts`.
 
 Accesses to lines that other accesses of their block timestamp get none themselves (`timestamped_accesses`).
 """
@@ -140,16 +141,18 @@ class LineTimestamps:
         age = (time - int(self.of_lines[0, line])) & 0xFFFFFFFF
         self.of_lines[: 1 + is_store, line] = time & 0xFFFFFFFF
         if reuse_times and age.bit_length() > NEAR_BITS:
-            page = (address & 0xFFFFFFFF) >> PAGE_BITS
-            page_age = (time - int(self.page_times[page])) & 0xFFFFFFFF
-            self.page_times[page] = time & 0xFFFFFFFF
-            line_bin, page_bin = bin_of(age), bin_of(page_age)
             fields = self._hart.reuses[-REUSE_FIELDS:]
+            line_bin = bin_of(age)
             fields[line_bin] += 1
-            fields[PAGE_FIELDS + page_bin] += 1
-            fields[TURN_FIELDS + turn_bin_of(self._take_turn(line))] += 1
             fields[LINE_SET_FIELDS + (line_bin >> CLASS_SHIFT) * LINE_SETS + line % LINE_SETS] += 1
-            fields[PAGE_SET_FIELDS + (page_bin >> CLASS_SHIFT) * PAGE_SETS + page % PAGE_SETS] += 1
+            fields[TURN_FIELDS + turn_bin_of(self._take_turn(line))] += 1
+            page = (address & 0xFFFFFFFF) >> PAGE_BITS
+            if page != self._hart.get("last_page"):
+                self._hart.set("last_page", page)
+                page_bin = bin_of((time - int(self.page_times[page])) & 0xFFFFFFFF)
+                self.page_times[page] = time & 0xFFFFFFFF
+                fields[PAGE_FIELDS + page_bin] += 1
+                fields[PAGE_SET_FIELDS + (page_bin >> CLASS_SHIFT) * PAGE_SETS + page % PAGE_SETS] += 1
 
     def _take_turn(self, line: int) -> int:
         """Take a turn of the set of ``line``; how many have passed since its last."""

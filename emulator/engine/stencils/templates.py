@@ -63,7 +63,6 @@ class Templates:
         dispatch_table: int,
     ) -> None:
         self.fallback = fallback
-        self._stencils = stencils
         protection = mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
         self._map = mmap.mmap(-1, 2 * _CODE_AREA_BYTES, flags=flags, prot=protection)

@@ -18,7 +18,7 @@ NANOSECONDS = 1_000_000_000
 LAST_NANOSECONDS = 1 << 62
 """Upper limit of all deadlines (146 years): later times would not fit in the guest's structures."""
 
-DEFAULT_EPOCH_SECONDS = 1_700_000_000
+EPOCH_SECONDS = 1_700_000_000
 """The wall clock's value when a guest starts (14 November 2023): fixed, so that runs repeat."""
 
 
@@ -36,11 +36,11 @@ class TimeBase(Enum):
 class VirtualClock:
     """The guest's clocks over ``source``, a function that returns virtual nanoseconds of processor time."""
 
-    def __init__(self, source: Callable[[], int], epoch_seconds: int = DEFAULT_EPOCH_SECONDS) -> None:
+    def __init__(self, source: Callable[[], int]) -> None:
         self.processor = source
         """Returns the nanoseconds of processor time that the guest has used."""
         self._slept_nanoseconds = 0
-        self.epoch_nanoseconds = epoch_seconds * NANOSECONDS
+        self.epoch_nanoseconds = EPOCH_SECONDS * NANOSECONDS
 
     def elapsed(self) -> int:
         """Nanoseconds since the guest started."""

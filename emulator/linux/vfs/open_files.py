@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, NoReturn, Protocol
 
-from emulator.linux.kernel.clock import DEFAULT_EPOCH_SECONDS, NANOSECONDS
+from emulator.linux.kernel.clock import EPOCH_SECONDS, NANOSECONDS
 
 POLLIN, POLLOUT, POLLERR, POLLHUP = 1, 4, 8, 16
 
@@ -36,7 +36,7 @@ class FileTimes(NamedTuple):
     changed: int
 
 
-UNTOUCHED = FileTimes(*[DEFAULT_EPOCH_SECONDS * NANOSECONDS] * 3)
+UNTOUCHED = FileTimes(*[EPOCH_SECONDS * NANOSECONDS] * 3)
 """Times of the files that existed when the guest started; not the host's, so that runs repeat."""
 
 

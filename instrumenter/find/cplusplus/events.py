@@ -194,7 +194,7 @@ class CplusplusFinder(Finder):
         self._function, self._constant = function.key, function.constant
         self._body = self._after_brace(start)
         self._conditions = {}
-        self._wanted = self._wanted_in(function, self.text[start:end])
+        self._wanted = self._wanted_in(function)
         if any(function.parts[-1] == word.decode("utf-8", "replace")
                for word in re.findall(rb"[\w$]+", self.text[start:end])):  # fmt: skip
             self.events.recursive.add(function.key)
@@ -230,7 +230,7 @@ class CplusplusFinder(Finder):
             ):
                 self._walk(child)
 
-    def _wanted_in(self, function: Function, body: bytes) -> Wanted:
+    def _wanted_in(self, function: Function) -> Wanted:
         """The events that metrics count in a function, by kind and by metric where there is a subject."""
         words = {word.decode("utf-8", "surrogateescape") for word in re.findall(rb"[\w$\x80-\xff]+", self.text[
             function.cursor.extent.start.offset : function.cursor.extent.end.offset])}  # fmt: skip

@@ -21,7 +21,7 @@ from emulator.analyzers.branches import NAMES, BranchPredictors
 from emulator.analyzers.caches import CacheHierarchy, CacheSweep, Geometry
 from emulator.analyzers.callgraph import CallGraph
 from emulator.analyzers.coverage import Coverage
-from emulator.analyzers.event_selection import Selection, SelectionError
+from emulator.analyzers.event_selection import Selection
 from emulator.analyzers.footprint import Footprint
 from emulator.analyzers.mix import InstructionMix
 from emulator.analyzers.registry import ANALYZERS, find, make
@@ -285,10 +285,10 @@ def test_functions_of_cplusplus_are_shown_and_selected_as_people_write_them(tmp_
     turn = image.find_symbol("_ZN3geo5MixerIiE4turnEl")
     assert turn is not None
     for name in ("geo::Mixer<int>::turn", "geo::Mixer*::turn", "_ZN3geo5MixerIiE4turnEl"):
-        [(low, high)] = Selection.parse(f"symbol={name}").address_ranges(image)
-        assert (low, high) == (turn.address, turn.address + turn.size_bytes)
-    with pytest.raises(SelectionError, match="did you mean geo::Mixer<int>::turn"):
-        Selection.parse("symbol=geo::Mixer<int>::turns").address_ranges(image)
+        found = Selection.parse(f"symbol={name}").resolve([image], ())
+        assert found == (((turn.address, turn.address + turn.size_bytes),), [])
+    _, [missing] = Selection.parse("symbol=geo::Mixer<int>::turns").resolve([image], ())
+    assert "did you mean geo::Mixer<int>::turn" in str(missing)
 
 
 def test_footprint(small: Path, steps: list[Any], tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from emulator.engine.codegen.entry import Entry
 from emulator.engine.decode.discovery import Discovery, _instruction_set, _make_instruction_set
 from emulator.engine.decode.operations import DESCRIPTOR_DTYPE, OPERATION_DTYPE, operations_of
 from emulator.engine.persist.translation_store import sources_identity
+from emulator.errors import GuestFault
 from emulator.execution.address_space import AddressSpace
 from emulator.isa.decode import assemble
 from emulator.isa.table import TABLE
@@ -198,7 +199,7 @@ def test_a_table_that_grows(twin: Twin) -> None:
             kernel.begin(FALLBACK, twin.dispatch_table.address, 0, len(kept))
             kernel.discover(CODE + 2 * place)
     kept += [(pc, one.copy(), one) for one, pc in found_by(kernel, view)]
-    other = BlockCache(space.fetch, lambda pc, raw: ValueError())
+    other = BlockCache(space.fetch, lambda pc, raw: GuestFault("illegal", 4, pc))
     for pc, copy, live in kept:
         block = other.get(pc)
         np.testing.assert_array_equal(copy, live)

@@ -22,7 +22,7 @@ from emulator.errors import GuestImageError, InstructionLimit
 from emulator.events import FULL_RECORD, BlockFacts, TraceSelection
 from emulator.linux.vfs.files import VirtualFiles
 from emulator.machine import Machine
-from emulator.probes import BlockCounter, StoreWatch
+from emulator.probes import BlockCounter, EventCounter
 from instrumenter.building.program_build import build_program
 
 GUEST = Path(__file__).parents[1] / "guest"
@@ -100,15 +100,16 @@ def test_probes_count_what_the_oracle_counts(mixture: Path) -> None:
         with Machine(mixture, FEW) as plain:
             state = plain.image.find_symbol("__stdout_FILE")
         assert state is not None
-        counter, watch = BlockCounter(with_addresses=True), StoreWatch([(state.address, state.address + 8)])
-        with Machine(mixture, FEW, consumers=[counter, watch], **options) as machine:
+        counter = BlockCounter(with_addresses=True)
+        stores = EventCounter([((), [(state.address, state.address + 8)])])
+        with Machine(mixture, FEW, consumers=[counter, stores], **options) as machine:
             machine.run()
             fib = machine.image.find_symbol("main")
             assert fib is not None
             by_pc = counter.executions_by_pc(machine.facts)
             assert by_pc[fib.address] == 1
             assert sum(by_pc.values()) == machine.instructions
-            return by_pc, watch.counts.tolist()
+            return by_pc, stores.totals().tolist()
 
     expected = counts(engine="oracle")
     assert counts() == expected

@@ -63,6 +63,7 @@ class Twin:
         self.last: dict[int, int] = {}
         self.written: dict[int, int] = {}
         self.pages: dict[int, int] = {}
+        self.last_page = 0
         self.reuses = np.zeros(REUSE_FIELDS, np.int64)
         self.turns: dict[int, list[int]] = {}  # by set, the lines that took them
         self.executions: dict[int, int] = {}
@@ -97,17 +98,21 @@ class Twin:
         age = time - self.last[line] if line in self.last else time + (1 << 31)
         self.last[line] = time
         if age >= 1 << NEAR_BITS:
+            self.count(age, 0, LINE_SET_FIELDS, LINE_SETS, line)
+            turns = np.searchsorted(turn_bin_starts(), self.turns_since(line), side="right") - 1
+            self.reuses[TURN_FIELDS + turns] += 1
             page = address >> PAGE_SHIFT
-            page_age = time - self.pages[page] if page in self.pages else time + (1 << 31)
-            self.pages[page] = time
-            bins = np.searchsorted(bin_edges(), [age, page_age], side="right") - 1
-            classes = bins >> CLASS_SHIFT
-            for place in (
-                bins[0], PAGE_FIELDS + bins[1], LINE_SET_FIELDS + classes[0] * LINE_SETS + line % LINE_SETS,
-                PAGE_SET_FIELDS + classes[1] * PAGE_SETS + page % PAGE_SETS,
-                TURN_FIELDS + np.searchsorted(turn_bin_starts(), self.turns_since(line), side="right") - 1,
-            ):  # fmt: skip
-                self.reuses[place] += 1
+            if page != self.last_page:
+                self.last_page = page
+                page_age = time - self.pages[page] if page in self.pages else time + (1 << 31)
+                self.pages[page] = time
+                self.count(page_age, PAGE_FIELDS, PAGE_SET_FIELDS, PAGE_SETS, page)
+
+    def count(self, age: int, fields: int, set_fields: int, sets: int, number: int) -> None:
+        """By the time, and by its class and set."""
+        time_bin = int(np.searchsorted(bin_edges(), age, side="right")) - 1
+        self.reuses[fields + time_bin] += 1
+        self.reuses[set_fields + (time_bin >> CLASS_SHIFT) * sets + number % sets] += 1
 
     def turns_since(self, line: int) -> int:
         """Take a turn of the line's set; how many have passed since its last."""

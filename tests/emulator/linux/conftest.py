@@ -249,7 +249,7 @@ def run_guest() -> Callable[..., Ended]:
         def on_block(machine: Any, address: int, size: int, _: Any) -> None:
             nonlocal blocks
             blocks += 1
-            deadline = kernel.next_timer_deadline_nanoseconds()
+            deadline = kernel.scheduler.next_deadline()
             if deadline is not None and deadline <= blocks * 10:
                 machine.emu_stop()
 

@@ -157,17 +157,17 @@ def test_interval_timers(guest: Guest) -> None:
     handle(guest, PROF)
     old = guest.space(32)
     assert guest.call("setitimer", 2, interval(100, 250), 0) == 0
-    assert guest.kernel.next_timer_deadline_nanoseconds() == 100_000
+    assert guest.kernel.scheduler.next_deadline() == 100_000
     guest.now = 40_000
     assert guest.call("getitimer", 2, old) == 0
     assert guest.words(old, 4) == (0, 250, 0, 60)
     guest.now = 100_000
     guest.kernel.fire_timers()
     assert guest.kernel.pending_signal() == PROF
-    assert guest.kernel.next_timer_deadline_nanoseconds() == 350_000
+    assert guest.kernel.scheduler.next_deadline() == 350_000
     assert guest.call("setitimer", 2, interval(0, 0), old) == 0
     assert guest.words(old, 4) == (0, 250, 0, 250)
-    assert guest.kernel.next_timer_deadline_nanoseconds() is None
+    assert guest.kernel.scheduler.next_deadline() is None
     assert guest.call("setitimer", 3, interval(1, 1), 0) == -errno.EINVAL
     assert guest.call("setitimer", 0, interval(-1, 0), 0) == -errno.EINVAL
 
@@ -175,7 +175,7 @@ def test_interval_timers(guest: Guest) -> None:
 def test_timer_phase(make_guest: Callable[..., Guest]) -> None:
     guest = make_guest(timer_phase=0.5)
     assert guest.call("setitimer", 2, interval(100, 100), 0) == 0
-    assert guest.kernel.next_timer_deadline_nanoseconds() == 50_000
+    assert guest.kernel.scheduler.next_deadline() == 50_000
 
 
 def test_posix_timers(guest: Guest) -> None:
@@ -198,11 +198,11 @@ def test_posix_timers(guest: Guest) -> None:
     assert struct.unpack("<iiiiiiQ", information) == (USR1, 0, -2, 0, timer, 3, 1234)
     assert guest.call("timer_delete", timer) == 0
     assert guest.call("timer_delete", timer) == -errno.EINVAL
-    assert guest.kernel.next_timer_deadline_nanoseconds() is None
+    assert guest.kernel.scheduler.next_deadline() is None
     absolute = timespec(0) + timespec(1_700_000_001 * SECOND)
     assert guest.call("timer_create", 0, 0, identifier) == 0
     assert guest.call("timer_settime", guest.memory.read_int(identifier, 4), 1, absolute, 0) == 0
-    assert guest.kernel.next_timer_deadline_nanoseconds() == SECOND
+    assert guest.kernel.scheduler.next_deadline() == SECOND
     by_thread = struct.pack("<Qii", 0, USR1, 2)
     assert guest.call("timer_create", 1, by_thread, identifier) == -errno.EINVAL
 

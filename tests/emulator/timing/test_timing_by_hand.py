@@ -59,8 +59,7 @@ def test_two_wide_issue_has_one_memory_port() -> None:
     facts = BlockFacts()
     facts.append(block((LOAD, 5), (LOAD, 6)), None)
     core = InOrderCore(machine(pipeline={"issue_width": 2}))
-    core.consume(facts, stream_of([(0, [0x8000, 0x8008])]))
-    core.add_overhead(1000)  # everything that was pending has arrived
+    core.consume(facts, stream_of([(0, [0x8000, 0x8008])] * 2))
     before = core.cycles
     core.consume(facts, stream_of([(0, [0x8000, 0x8008])]))
     assert core.cycles - before == 2
@@ -303,22 +302,6 @@ def test_slow_instruction_cache_costs_bubbles_after_taken_transfers() -> None:
     blocks = [(block((OpClass.JUMP,)), 0x1000)]
     core = run(blocks, [(0, [])] * 10, l1i={"hit_latency_cycles": 3}, branch_predictor={"btb_entries": 4})
     assert core.cycles == 50 + 10 + 9 * 2
-
-
-def test_overhead_is_time_and_not_a_stall() -> None:
-    facts = BlockFacts()
-    facts.append(block((DIV, 5)), None)
-    facts.append(block((ALU, 6, 5), pc=0x1004), None)
-    core = InOrderCore(machine())
-    core.consume(facts, stream_of([(0, [])]))
-    core.add_overhead(1000)
-    assert core.cycles == 51 + 1000
-    core.consume(facts, stream_of([(1, [])]))  # the division ended long ago
-    assert core.cycles == 51 + 1000 + 1
-    assert core.counters[Event.STALL_CYCLES] == 50
-    assert core.counters[Event.OVERHEAD_CYCLES] == 1000
-    with pytest.raises(ValueError, match="expected 0 or more"):
-        core.add_overhead(-1)
 
 
 def test_static_events_by_class() -> None:

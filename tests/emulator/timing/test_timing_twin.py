@@ -57,9 +57,6 @@ def test_core_equals_its_twin_however_the_record_is_cut(data: st.DataObject) -> 
         for block, addresses in executions[start:cut]:
             naive.execute(block, addresses)
         assert core.cycles == naive.cycle
-        overhead = data.draw(st.sampled_from([0, 0, 1, 3, 500]))
-        core.add_overhead(overhead)
-        naive.overhead(overhead)
         if data.draw(st.booleans()):  # as if the tables of pipeline states were nearly full
             core._longs[layout.S_STATES] = max(layout.MAX_STATES - 1, core._longs[layout.S_STATES])
         if data.draw(st.booleans()):

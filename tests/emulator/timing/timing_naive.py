@@ -361,8 +361,3 @@ class NaiveCore:
             self.cycle += 1 + stop
             return 0
         return slots + 1
-
-    def overhead(self, cycles: int) -> None:
-        """Modelled kernel work."""
-        self.cycle += cycles
-        self.counts[Event.OVERHEAD_CYCLES] += cycles

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import measure.alignment.dtw as dtw
-from measure.alignment.dtw import AlignmentError, align, normalised_channels, warp, warp_counts
+from measure.alignment.dtw import AlignmentError, align, normalised_channels
 from measure.alignment.held_out import held_out_paths
 from measure.alignment.windows import Window, band_window, corridor_window, full_window
 
@@ -121,10 +121,11 @@ def test_alignment_is_sound_and_its_cost_is_what_the_path_costs(shape: tuple[int
 @pytest.mark.parametrize("channels", [1, 4])
 @pytest.mark.parametrize("lengths", [(60, 60), (150, 97)])
 def test_cost_equals_tslearn(channels: int, lengths: tuple[int, int]) -> None:
+    from tslearn.metrics import dtw_path  # takes seconds to load
+
     a, b = traces((*lengths, channels, 5))
-    theirs = align(a, b, method="tslearn")
-    assert_sound(theirs.path, *lengths)
-    assert align(a, b).cost == pytest.approx(theirs.cost)
+    _, cost = dtw_path(normalised_channels(a).T, normalised_channels(b).T)
+    assert align(a, b).cost == pytest.approx(cost)
 
 
 def test_identical_traces_correspond_one_to_one() -> None:
@@ -181,22 +182,6 @@ def test_automatic_method(n: int, m: int, band: float | None, expected: str) -> 
     assert dtw._automatic_method(n, m, band) == expected
 
 
-@steady
-@given(SHAPES)
-def test_warping_conserves_totals_and_averages_levels(shape: tuple[int, int, int, int]) -> None:
-    a, b = traces(shape)
-    alignment = align(a, b)
-    counts = warp_counts(alignment, b)
-    levels = warp(alignment, b)
-    assert counts.shape == levels.shape == (len(a), b.shape[1])
-    np.testing.assert_allclose(counts.sum(axis=0), b.sum(axis=0), atol=1e-9)
-    for record in range(len(a)):
-        matched = alignment.path[alignment.path[:, 0] == record, 1]
-        np.testing.assert_allclose(levels[record], b[matched].mean(axis=0), atol=1e-9)
-        shares = sum(b[j] / (alignment.path[:, 1] == j).sum() for j in matched)
-        np.testing.assert_allclose(counts[record], shares, atol=1e-9)
-
-
 @settings(max_examples=40, deadline=None)
 @given(
     st.integers(1, 40), st.integers(1, 40), st.sampled_from([2, 3, 8, 11]), st.integers(0, 1000),
@@ -216,11 +201,12 @@ def test_held_out_paths_equal_aligning_on_the_other_channels(
         assert path.tolist() == expected.path.tolist()
 
 
-def test_held_out_paths_of_traces_too_long_for_lanes_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("widen", [True, False])
+def test_held_out_paths_of_traces_too_long_for_lanes_are_the_same(monkeypatch: pytest.MonkeyPatch, widen: bool) -> None:
     a, b = (normalised_channels(values) for values in traces((60, 50, 3, 1)))
-    lanes = held_out_paths(a, b, band=0.1, step_penalty=1.0)
+    lanes = held_out_paths(a, b, band=0.02, step_penalty=0.1, widen=widen)  # paths would leave the band
     monkeypatch.setattr("measure.alignment.held_out.FULL_CELLS", 1)
-    one_by_one = held_out_paths(a, b, band=0.1, step_penalty=1.0)
+    one_by_one = held_out_paths(a, b, band=0.02, step_penalty=0.1, widen=widen)
     assert [path.tolist() for path in lanes] == [path.tolist() for path in one_by_one]
 
 
@@ -259,12 +245,6 @@ GOOD = np.arange(12.0).reshape(6, 2)
         ((GOOD, GOOD), {"method": "magic"}, "unknown method 'magic': expected one of auto, full, checkpoint"),
         ((GOOD, GOOD), {"band": 1.5}, "band: got 1.5, expected a fraction of the longer trace"),
         ((GOOD, GOOD), {"step_penalty": -1.0}, "step_penalty: got -1.0, expected a number"),
-        ((GOOD, GOOD), {"method": "tslearn", "step_penalty": 1.0}, "tslearn knows no step_penalty, got 1.0"),
-        (
-            (np.zeros((20_000, 1)),) * 2,
-            {"method": "tslearn"},
-            "tslearn needs about 3.6 GB for traces of 20000 and",
-        ),
         (
             (np.zeros((60_000, 1)),) * 2,
             {"method": "full"},
@@ -277,11 +257,3 @@ def test_what_cannot_be_aligned_is_refused(
 ) -> None:
     with pytest.raises(AlignmentError, match=message):
         align(*arguments, **options)  # type: ignore[arg-type]
-
-
-def test_values_of_another_trace_cannot_be_warped() -> None:
-    alignment = align(GOOD, GOOD)
-    with pytest.raises(AlignmentError, match=r"values have shape \(5, 2\): expected \(6, metrics\)"):
-        warp(alignment, GOOD[:5])
-    with pytest.raises(AlignmentError, match=r"values have shape \(6,\): expected \(6, metrics\)"):
-        warp_counts(alignment, GOOD[:, 0])

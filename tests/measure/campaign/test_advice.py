@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,13 +18,15 @@ from measure.campaign.advice import Counted, advice, even_records, more_runs
 from measure.campaign.campaign_file import load_campaign
 from measure.campaign.campaign_model import Campaign
 from measure.campaign.controls import Controls, Injection
+from measure.campaign.looks import History, Look
 from measure.campaign.outlying_runs import how_to_look
 from measure.console.command_words import words_of_campaign
 from measure.perturbation.analysis_types import Perturbation, Verdict
-from measure.perturbation.findings import INNER_ADVICE
+from measure.perturbation.finding import Finding
+from measure.perturbation.findings import advice_on, of_one_metric
+from measure.perturbation.missing_runs import forecast
 from measure.perturbation.outlying_runs import OutlyingRuns
 from measure.report.model import ReportData, Signals, VariantReport
-from measure.report.next_steps import with_directory
 
 FILE = "CAMPAIGN.yaml"
 GIVEN: dict[str, Any] = {
@@ -51,6 +54,10 @@ def campaign_of(**variants: tuple[str, ...]) -> Campaign:
     return Campaign.model_validate({**GIVEN, "software_metrics": metrics, "variants": variants})
 
 
+def texts(findings: Sequence[Finding]) -> list[str]:
+    return [one.text for one in findings]
+
+
 def told(variants: list[VariantReport], added: float = 300.0, **events: float) -> list[str]:
     counted = {
         one.name: Counted({m: events[m] for m in one.software_metrics if m in events}, tuple(
@@ -58,7 +65,7 @@ def told(variants: list[VariantReport], added: float = 300.0, **events: float) -
         ), added)
         for one in variants
     }  # fmt: skip
-    return advice(variants, counted, campaign_of(**{one.name: one.software_metrics for one in variants}), FILE)
+    return texts(advice(variants, counted, campaign_of(**{one.name: one.software_metrics for one in variants}), FILE))
 
 
 def test_nothing_is_said_without_a_perturbation() -> None:
@@ -107,7 +114,7 @@ def test_the_command_that_splits_a_group_is_a_campaign(tmp_path: Path) -> None:
     }))  # fmt: skip
     broken = replace(variant("one", "", "perturbed"), software_metrics=("on", "b"))
     *_, split = advice([broken], {"one": Counted({"on": 9.0, "b": 1.0}, (), 300.0)}, campaign, str(file))
-    words = shlex.split(split.split("`")[1])
+    words = shlex.split(split.commands_in("")[0])
     settings = [words[n + 1] for n, word in enumerate(words) if word == "--set"]
     assert load_campaign(Path(words[2]), settings)[0].variants == {
         "two": ("null", "d"), "one-on": ("on",), "one-rest": ("b",)
@@ -124,12 +131,12 @@ def test_metrics_that_cost_nothing_are_not_said_to_add_instructions() -> None:
     """ "100% of the 749,875 events in the records of a run" stood beside metrics that no counter of the program has."""
     one = variant("x", "ab", "perturbed")
     campaign = campaign_of(x=("a", "b"))
-    alone = advice([one], {"x": Counted({}, (), 300.0, ("a", "b"))}, campaign, FILE)
+    alone = texts(advice([one], {"x": Counted({}, (), 300.0, ("a", "b"))}, campaign, FILE))
     assert alone[0] == (
         "x: none of its metrics costs the measured program an instruction (method probe or second_run): its +1.50% "
         "instructions come from code that the compiler makes otherwise where a probe stands."
     )
-    beside = advice([one], {"x": Counted({"b": 100.0}, (), 300.0, ("a",))}, campaign, FILE)
+    beside = texts(advice([one], {"x": Counted({"b": 100.0}, (), 300.0, ("a",))}, campaign, FILE))
     assert beside[0].startswith("x: most of its +1.50% instructions come from b: 100% of the 100 events")
 
 
@@ -160,20 +167,28 @@ def test_counters_that_never_ran_moved_code() -> None:
     assert len(fewer) == 1  # only what to do next: the counters do not explain fewer instructions
 
 
-def test_an_explanation_of_one_variant_leaves_the_advice_for_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    variants = (variant("first", "ab", "perturbed"), variant("second", "cd", "changed"))
-    given = ["first: its metrics.", "second: its metrics.", "Next: `measure explain`."]
-    monkeypatch.setattr(analysis, "advice", lambda *_: given)
-    monkeypatch.setattr(analysis, "_counted", lambda *_: {})
+def test_an_explanation_of_one_variant_leaves_the_advice_for_the_others() -> None:
+    """Advice was found again by its words, and that on the only metric of a variant does not begin with its name."""
+    variants = (variant("first", "a", "perturbed"), variant("second", "cd", "changed"))
+    campaign = campaign_of(first=("a",), second=("c", "d"))
+    counted = {"first": Counted({"a": 5.0}, (), 10.0), "second": Counted({"c": 5.0, "d": 5.0}, (), 10.0)}
+    given = advice(variants, counted, campaign, FILE)
+    of_first, of_second, explain, single = given[0], given[1], *given[-2:]
+    assert single.text.startswith("first collects one metric only")
     signals = Signals("baseline", (), np.zeros((4, 0)))
-    data = ReportData("t", "s", (), np.zeros((2, 0, 0)), signals, variants, ("A pair.", *given), (), "")
-    plan: Any = SimpleNamespace(campaign=None, campaign_words="c.yaml")
-    outcome: Any = None
-    told = analysis.with_explanation(data, plan, outcome, {"first": ["it is a.", "do b."]}).findings
-    assert told[:3] == ("A pair.", "first: it is a.", "first: do b.")
-    assert told[4:] == ("second: its metrics.", "Next: `measure explain`.")
-    both = analysis.with_explanation(data, plan, outcome, {"first": ["it is a."], "second": ["it is c."]}).findings
-    assert not any(sentence in both for sentence in given)
+    said = (Finding("A pair."), *given)
+    data = ReportData("t", "s", (), np.zeros((2, 0, 0)), signals, variants, said, (), "")
+    first, second = Finding("it is a.", heading="first"), Finding("it is c.", heading="second")
+    told = analysis.with_explanation(data, {"first": (first,)}).said
+    assert told[:2] == (Finding("A pair."), first)
+    assert "explain/explain.html" in told[2].text
+    assert of_second in told
+    assert explain in told
+    assert of_first not in told
+    assert single not in told
+    both = analysis.with_explanation(data, {"first": (first,), "second": (second,)}).said
+    assert [one.text for one in both][:3] == ["A pair.", "first: it is a.", "second: it is c."]
+    assert not set(given) & set(both)
 
 
 def test_one_metric_that_perturbs_is_explained_and_cannot_be_split() -> None:
@@ -187,7 +202,7 @@ def test_one_metric_that_perturbs_is_explained_and_cannot_be_split() -> None:
 def test_the_command_for_more_runs_settles_what_is_inconclusive() -> None:
     campaign = Campaign.model_validate(GIVEN)
     variants = [opened("x", "inconclusive", 5), opened("y", "inconclusive", 21), opened("z", "equivalent", None)]
-    assert more_runs(variants, campaign, FILE, looks=1) == [
+    assert texts(more_runs(variants, campaign, FILE, looks=1)) == [
         "Next: more runs would probably settle the variants x, y: `measure run CAMPAIGN.yaml --set baselines=29 "
         "--set replicates=29 --set seed=4 --out results/mine-seed4` makes a new campaign of 29 runs, since no further "
         "look at this one is planned. 21 more of each is a forecast (4 to 68, as 20 runs tell the variance of z "
@@ -195,16 +210,16 @@ def test_the_command_for_more_runs_settles_what_is_inconclusive() -> None:
     ]
     # 605 baselines were advised without a word on the hours that they take.
     (priced,) = more_runs(variants, campaign, FILE, looks=1, run_seconds=300.0)
-    assert "makes a new campaign of 29 runs (2 to 3 h), since" in priced
+    assert "makes a new campaign of 29 runs (2 to 3 h), since" in priced.text
     # The runs of every variant, of the null control and for the sources of noise count, too.
     metrics = {name: {"event": "entry", "function": name} for name in "ab"}
     changes = {"software_metrics": metrics, "variants": {"x": ["a"], "y": ["a", "b"]}, "variance_runs": 4}
     whole = Campaign.model_validate({**GIVEN, **changes, "baselines": 12})
-    assert "a new campaign of 132 runs," in more_runs(variants, whole, FILE, looks=1)[0]  # 33 + 3 * 29 + 3 * 4
+    assert "a new campaign of 132 runs," in more_runs(variants, whole, FILE, looks=1)[0].text  # 33 + 3 * 29 + 3 * 4
     looks = whole.model_copy(update={"looks": 2})
-    assert "adds 84 runs to these" in more_runs(variants, looks, FILE, looks=1)[0]  # 4 * 21
+    assert "adds 84 runs to these" in more_runs(variants, looks, FILE, looks=1)[0].text  # 4 * 21
     planned = campaign.model_copy(update={"looks": 2})
-    assert more_runs(variants[:1], planned, FILE, looks=1) == [
+    assert texts(more_runs(variants[:1], planned, FILE, looks=1)) == [
         "Next: more runs would probably settle the variant x: `measure run CAMPAIGN.yaml --set baselines=13 "
         "--set replicates=13` adds 5 runs to these, as look 2 of 2 that are planned. 5 more of "
         "each is a forecast (1 to 34, as 20 runs tell the variance of z roughly)."
@@ -220,7 +235,7 @@ def test_a_metric_that_every_open_pair_involves_can_be_left_out() -> None:
     verdicts: list[tuple[str, Verdict]] = [("im", "inconclusive"), ("ml", "inconclusive"), ("il", "equivalent")]
     pairs: Any = tuple(SimpleNamespace(a=both[0], b=both[1], verdict=verdict) for both, verdict in verdicts)
     shared = replace(one, inner=replace(one.inner, pairs=pairs))
-    first, second = more_runs([shared], campaign, FILE, looks=1)
+    first, second = texts(more_runs([shared], campaign, FILE, looks=1))
     assert first.startswith(
         "Next: without m, which every open pair involves, nothing may be open: `measure run CAMPAIGN.yaml --set "
         "'hardware_metrics=["
@@ -229,6 +244,25 @@ def test_a_metric_that_every_open_pair_involves_can_be_left_out() -> None:
     assert second.startswith("Next: more runs would probably settle the variant x: ")
     everything: Any = tuple(SimpleNamespace(a=each.a, b=each.b, verdict="inconclusive") for each in pairs)
     assert len(more_runs([replace(one, inner=replace(one.inner, pairs=everything))], campaign, FILE, looks=1)) == 1
+
+
+def test_a_metric_behind_most_of_what_is_open_is_left_out_with_the_runs_for_the_rest() -> None:
+    """The report said that it was cheaper to leave the metric out, and had no command for it."""
+    campaign = Campaign.model_validate({**GIVEN, "hardware_metrics": ["PAPI_TOT_INS", "PAPI_LD_INS", "PAPI_BR_MSP"]})
+    first, other = opened("all", "inconclusive", 40), opened("functions", "inconclusive", 7)
+    verdicts: list[tuple[str, Verdict]] = [("im", "inconclusive"), ("ml", "inconclusive"), ("il", "equivalent")]
+    pairs: Any = tuple(SimpleNamespace(a=both[0], b=both[1], verdict=verdict) for both, verdict in verdicts)
+    behind_m = replace(first, inner=replace(first.inner, pairs=pairs))
+    second: Any = tuple(SimpleNamespace(a=a, b=b, verdict="inconclusive") for a, b in ("im", "il", "ml"))
+    all_open = replace(other, inner=replace(other.inner, pairs=second))
+    without, more = texts(more_runs([behind_m, all_open], campaign, FILE, looks=1))
+    assert without.startswith(
+        "Next: without m, which every open pair of the variant all involves, and with the runs that would settle the "
+        "variant functions, nothing may be open: `measure run CAMPAIGN.yaml --set 'hardware_metrics=["
+    )
+    extra = forecast(7, all_open.inner.spread_runs).extra
+    assert f"--set baselines={campaign.baselines + extra} --set replicates={campaign.replicates + extra}" in without
+    assert "would probably settle the variants all, functions" in more
 
 
 def test_more_runs_than_anybody_makes_are_no_step() -> None:
@@ -240,22 +274,22 @@ def test_more_runs_than_anybody_makes_are_no_step() -> None:
         "longer program, longer records or a larger delta may: `measure run --dry-run CAMPAIGN.yaml`, with such "
         "changes by --set, says what it would find."
     )
-    assert more_runs([hopeless], campaign, FILE, looks=1) == [without_runs]
-    first, second = more_runs([hopeless, near], campaign, FILE, looks=1)
+    assert texts(more_runs([hopeless], campaign, FILE, looks=1)) == [without_runs]
+    first, second = texts(more_runs([hopeless, near], campaign, FILE, looks=1))
     assert first.startswith("Next: more runs would probably settle the variant y: ")
     assert "baselines=29" in first
     assert second == without_runs
     assert more_runs([opened("x", "changed", 819)], campaign, FILE, looks=1) == []
     missed = Controls((), Injection("a", "b", False, 0.5, -0.4, 0.4), False, 0.4)
     (found,) = more_runs([hopeless], campaign, FILE, looks=1, controls=missed)
-    assert "baselines=16" in found
+    assert "baselines=16" in found.text
 
 
 def test_the_size_of_a_change_has_a_command_that_is_no_unplanned_look() -> None:
     # The report told the number of runs without a command, and to extend the campaign was an unplanned look.
     campaign = Campaign.model_validate(GIVEN)
     changed = opened("x", "changed", 5)
-    (told,) = more_runs([changed, opened("y", "perturbed", None)], campaign, FILE, looks=1)
+    (told,) = texts(more_runs([changed, opened("y", "perturbed", None)], campaign, FILE, looks=1))
     assert told == (
         "Next: more runs would probably show whether the change of x exceeds delta: `measure run CAMPAIGN.yaml "
         "--set baselines=13 --set replicates=13 --set seed=4 --out results/mine-seed4` makes a new campaign of "
@@ -263,7 +297,7 @@ def test_the_size_of_a_change_has_a_command_that_is_no_unplanned_look() -> None:
         "the variance of z roughly)."
     )
     (settled,) = more_runs([changed, opened("z", "inconclusive", 9)], campaign, FILE, looks=1)
-    assert "settle the variant z: " in settled
+    assert "settle the variant z: " in settled.text
     assert more_runs([opened("x", "changed", None)], campaign, FILE, looks=1) == []
 
 
@@ -274,7 +308,7 @@ def test_a_control_that_failed_has_a_command_too() -> None:
 
     def said(variants: list[VariantReport], controls: Controls, looks: int = 1) -> list[str]:
         planned = campaign.model_copy(update={"looks": looks})
-        return more_runs(variants, planned, FILE, looks=1, controls=controls)
+        return texts(more_runs(variants, planned, FILE, looks=1, controls=controls))
 
     equivalent, opened_one = [opened("x", "equivalent", None)], [opened("x", "inconclusive", 21)]
     assert said(equivalent, Controls((same,), injection, True, 0.002)) == []
@@ -312,7 +346,7 @@ def test_uneven_records_have_the_command_for_even_ones() -> None:
     campaign = Campaign.model_validate(GIVEN)
 
     def steps(campaign: Campaign, long: int) -> list[str]:
-        return even_records(campaign, [run_with_two_records_of(long)], FILE)
+        return texts(even_records(campaign, [run_with_two_records_of(long)], FILE))
 
     assert steps(campaign, 4000) == []
     assert steps(campaign, 9000) == [
@@ -329,12 +363,14 @@ def test_uneven_records_have_the_command_for_even_ones() -> None:
 def test_even_records_are_the_first_step_and_no_more_runs_with_uneven_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     metrics = {name: {"event": "entry", "function": name} for name in "ab"}
     campaign = Campaign.model_validate({**GIVEN, "software_metrics": metrics, "variants": {"x": ["a", "b"]}})
-    plan: Any = SimpleNamespace(campaign=campaign, campaign_file="", campaign_words=FILE, history=None, specs=())
+    history = History("kind", (Look("design", 5, 5),))
+    plan: Any = SimpleNamespace(campaign=campaign, campaign_file="", campaign_words=FILE, history=history, specs=())
     monkeypatch.setattr(analysis, "_counted", lambda *_: {})
 
     def told(cycles: int) -> list[str]:
         outcome: Any = SimpleNamespace(runs=(run_with_two_records_of(cycles),), failures=(), warnings=())
-        return [text[:24] for text in analysis._findings([opened("x", "inconclusive", 5)], (), plan, outcome, None)]
+        said = analysis._findings([opened("x", "inconclusive", 5)], (), plan, outcome, None)
+        return [one.text[:24] for one in said]
 
     assert told(4000) == ["Next: more runs would pr"]
     assert told(9000) == ["Next: records of 3900 in"]
@@ -346,7 +382,7 @@ def test_commands_have_the_settings_that_the_campaign_was_run_with() -> None:
     assert words == "CAMPAIGN.yaml --set delta=0.1 --set 'variants={one: [a]}'"
     assert words_of_campaign("") == "CAMPAIGN.yaml"
     (told,) = even_records(Campaign.model_validate(GIVEN), [run_with_two_records_of(9000)], words)
-    assert f"`measure run {words} --set 'sampling.every=" in told
+    assert f"`measure run {words} --set 'sampling.every=" in told.text
 
 
 @pytest.mark.parametrize(
@@ -363,40 +399,51 @@ def test_a_run_that_stands_out_is_looked_at_in_its_layout_and_not_by_another_see
         "a": {"event": "entry", "function": "f"}}, "variants": {"x": ["a"]}})  # fmt: skip
     plan: Any = SimpleNamespace(campaign=campaign)
     odd = OutlyingRuns("x", metric, ("run 8",), (9.0,), 1.0, 2.0, 9, 5.0, numbers=(8,))
-    (sentence,) = how_to_look([odd], plan)
+    (step,) = how_to_look([odd], plan)
+    sentence = step.text
     assert f"`{command}`" in sentence
     assert "`measure.load(DIR).write_program('x', 8, 'x-8')`" in sentence
     assert "seed=" not in sentence
-    assert "measure.load('my results')" in with_directory(sentence, "'my results'")
+    assert "measure.load('my results')" in step.text_in("'my results'")
     (of_baselines,) = how_to_look([replace(odd, variant="the baselines")], plan)
-    assert "write_program('baseline', 8, 'baseline-8')" in of_baselines
+    assert "write_program('baseline', 8, 'baseline-8')" in of_baselines.text
 
 
 def test_a_metric_without_a_counter_is_not_told_to_fire_less_often() -> None:
     """It was said to cost no instruction, and then that a rarer event would help."""
     counted = {"x": Counted({}, (), 0.0, ("a",))}
-    found = advice([variant("x", "a", "perturbed")], counted, campaign_of(x=("a",)), FILE)
+    found = texts(advice([variant("x", "a", "perturbed")], counted, campaign_of(x=("a",)), FILE))
     assert "none of its metrics costs the measured program an instruction" in found[0]
     assert "so a rarer event does not help" in found[-1]
     assert not any("count a rarer event" in sentence for sentence in found)
 
 
 def test_one_metric_is_not_told_to_be_spread_over_runs() -> None:
-    for metrics, told in (("a", "Do not reason about the pairs that changed within such a run."), ("ab", INNER_ADVICE)):
-        made = variant("x", metrics, "perturbed")
-        assert made.findings_of(replace(made.inner, findings=("A pair.", INNER_ADVICE))) == ("A pair.", told)
+    short = "Do not reason about the pairs that changed within such a run."
+    whole = (
+        "Do not reason about the pairs that changed within such a run; spread the software metrics over several runs."
+    )
+    made = variant("x", "ab", "perturbed")
+    compared = replace(made.inner, said=(Finding("A pair."), advice_on("inner")))
+    for one, told in ((compared, whole), (of_one_metric(compared), short)):
+        found = made.findings_of(one)
+        assert [each.sentence for each in found] == ["A pair.", told]
+        assert {each.heading for each in found} == {"x (+1.50% instructions), within a run"}
+        assert one.as_fields()["findings"] == ["A pair.", told]
 
 
 def test_a_printed_command_sets_a_key_once() -> None:
     """The seed was set twice where the campaign was run with another one."""
     words = words_of_campaign("", ["seed=2", "baselines=9", "program.args.0=a b"])
     campaign = Campaign.model_validate({**GIVEN, "seed": 2, "baselines": 9})
-    (sentence,) = more_runs([opened("x", "inconclusive", 5)], campaign, words, looks=1)
+    (sentence,) = texts(more_runs([opened("x", "inconclusive", 5)], campaign, words, looks=1))
     assert (
         "`measure run CAMPAIGN.yaml --set 'program.args.0=a b' --set baselines=14 --set replicates=13 --set seed=3 "
         "--out results/mine-seed3`" in sentence
     )
     metrics = campaign_of(x=("a", "b"))
     counted = {"x": Counted({"a": 1.0, "b": 1.0}, (), 1.0)}
-    *_, partition = advice([variant("x", "ab", "perturbed")], counted, metrics, words_of_campaign("", ["seed=3"]))
+    *_, partition = texts(
+        advice([variant("x", "ab", "perturbed")], counted, metrics, words_of_campaign("", ["seed=3"]))
+    )
     assert "`measure partition CAMPAIGN.yaml --set seed=4 --out results/mine-seed4`" in partition

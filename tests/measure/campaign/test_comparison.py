@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 
 from measure.campaign.campaign_model import Campaign
-from measure.campaign.comparison import Comparison, runs_of
+from measure.campaign.comparison import Comparison, percent_over, runs_of
 from measure.campaign.controls import judge_controls
 from measure.campaign.run_command import load_results
 from measure.campaign.run_types import BASELINE, NULL_CONTROL, Run
@@ -29,6 +32,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Campaign, dict[str, 
 
 def compare(campaign: Campaign, runs: dict[str, list[Run]], *variants: str) -> Comparison:
     return Comparison(campaign, runs[BASELINE], {name: runs[name] for name in variants})
+
+
+def test_a_total_is_compared_with_the_mean_of_the_baselines_and_unknown_without_one() -> None:
+    """Of a host that does not count instructions, the sampler's overhead was 0 / 0."""
+    baselines: Any = [SimpleNamespace(total_instructions=n, total_cycles=0) for n in (90, 110)]
+    runs: Any = [SimpleNamespace(total_instructions=n, total_cycles=0) for n in (101, 150, 100)]
+    np.testing.assert_allclose(percent_over(runs, baselines, "total_instructions"), [1, 50, 0], atol=1e-9)
+    assert np.isnan(percent_over(runs, baselines, "total_cycles")).tolist() == [True] * 3
 
 
 def test_all_variants_in_pairs_are_tested_together(made: tuple[Campaign, dict[str, list[Run]]]) -> None:

@@ -21,6 +21,7 @@ from measure.campaign.plan import Plan, interleaved, make_plan
 from measure.campaign.plan_file import save_plan
 from measure.campaign.power import Spread, assumed_spread, detectable_change, measured_spread, plan_text
 from measure.campaign.run_types import BASELINE, NULL_CONTROL, Run, RunSpec, Trace
+from measure.errors import CampaignError
 from measure.perturbation.verdict import Family
 from tests.measure.demo_program import PROGRAM
 from tests.measure.perturbation.test_family import evidence
@@ -190,6 +191,10 @@ def test_the_history_is_kept_in_the_plan(tmp_path: Path) -> None:
     assert load_history(tmp_path / "plan.json") is None
     save_plan(plan, tmp_path)
     assert load_history(tmp_path / "plan.json") == plan.history
+    for damaged in ("", "{}", '{"history": null}'):
+        (tmp_path / "plan.json").write_text(damaged)
+        with pytest.raises(CampaignError, match=r"plan\.json is damaged .* not known how often the results were"):
+            load_history(tmp_path / "plan.json")
     assert plan_of(tmp_path).history == plan.history
     assert plan_of(tmp_path, "seed: 2\n").history != plan.history
 

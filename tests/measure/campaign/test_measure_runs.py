@@ -180,10 +180,10 @@ def test_report_of_what_has_no_results(folder: Path) -> None:
         "none has no results of a campaign: there is no such file or directory"
         in measure("explain", folder / "none").output
     )
-    (folder / "empty" / "plan.json").write_text('{"format": "perturbation-plan-1"}')
+    (folder / "empty" / "plan.json").write_text('{"format": "perturbation-plan-2"}')
     result = measure("report", folder / "empty")
     assert result.exit_code == 2
-    assert "plan.json is damaged (KeyError); give the campaign file instead" in result.output
+    assert "plan.json is damaged (KeyError); delete it and give the campaign file instead" in result.output
     result = measure("report", folder / "c.yaml", "--out", folder / "none")
     assert result.exit_code == 2
     assert "none: no such directory; `measure run" in result.output

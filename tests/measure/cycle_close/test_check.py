@@ -27,11 +27,11 @@ from measure.cycle_close.sampling_check import (
     SamplingResult,
     analyse_check,
     common_intervals,
-    load_check,
 )
 from measure.cycle_close.sampling_check_page import describe, headline, next_steps, print_check, told
 from measure.cycle_close.tracer import Settings
 from measure.errors import ArgumentError
+from measure.perturbation.finding import Finding
 from tests.measure.report.page_structure import problems
 
 ROOT = Path(__file__).parent.parent.parent.parent
@@ -155,15 +155,6 @@ def test_a_check_does_not_write_over_results_of_a_campaign(folder: Path) -> None
     assert [path.name for path in (folder / "out").iterdir()] == ["plan.json"]
 
 
-def test_files_of_older_versions_call_the_configurations_ways(folder: Path) -> None:
-    path = folder / "c.yaml"
-    new, _ = load_check(path)
-    path.write_text(path.read_text().replace("configurations:", "ways:"))
-    assert load_check(path)[0].all_configurations() == new.all_configurations()
-    path.write_text(path.read_text().replace("threshold: 1,", "treshold: 1,"))
-    assert "c.yaml:9: ways.loose.treshold: unknown key" in check(folder).output
-
-
 def test_a_configuration_is_described_by_what_differs_from_the_paper() -> None:
     assert describe(SamplingConfiguration.model_validate({})) == "as in the paper"
     assert (
@@ -245,7 +236,15 @@ def test_the_table_fits_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampling_check_page, "headline", lambda *_: "")
     pair = SimpleNamespace(delta_z=0.123, name="A - B", baseline_rho=-0.71, run_rho=0.99)
     found: Any = SimpleNamespace(
-        verdict="not assessable", pairs=[pair], findings=(ADVICE, "one.", "two.", "A - B: rho went from x", "three.")
+        verdict="not assessable",
+        pairs=[pair],
+        said=(
+            Finding(ADVICE, "advice"),
+            Finding("one."),
+            Finding("two."),
+            Finding("another relation", pair="A - B"),
+            Finding("three."),
+        ),
     )
     one: Any = SimpleNamespace(
         name="two runs, long", verdict="not assessable", simulated=0.0312, speedup=13.2, inner=found, outer=found

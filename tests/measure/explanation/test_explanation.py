@@ -13,9 +13,10 @@ import pytest
 from rich.console import Console
 
 from instrumenter.spec.software_metrics import MetricSpec
+from measure.campaign import explained
 from measure.campaign.campaign_file import load_campaign
 from measure.campaign.campaign_model import Campaign
-from measure.explanation.explanation_types import Estimate, Part, Remedy, ordered, share_text
+from measure.explanation.explanation_types import Estimate, Explanation, Part, Remedy, ordered, share_text
 from measure.explanation.page import render_page
 from measure.explanation.remedy_file import remedy_campaign, write_remedy
 from measure.explanation.summary import CYCLES_ARE, as_json, remedy_words, sentences
@@ -88,6 +89,31 @@ def test_a_remedy_that_further_runs_do_not_confirm_is_no_remedy() -> None:
     assert text.startswith("No remedy that was tried is shown to make the relations equivalent")
     failed = replace(best, verdict="inconclusive", confirming_pairs=10)
     assert "(inconclusive in 10 further pairs," in sentences(replace(one, remedies=(failed,)))[-1]
+
+
+def test_a_report_gets_the_sentences_with_the_remedy_that_helps_marked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The report found the remedy by the words of its sentence."""
+    monkeypatch.setattr(explained, "plan_digest", lambda plan: plan)
+    (tmp_path / "explain").mkdir()
+    one = explanation()
+    (best, *others) = one.remedies
+    in_file = replace(one, remedies=(replace(best, campaign={"name": "b"}), *others))
+    failed = replace(one, remedies=(replace(best, verdict="inconclusive"),))
+
+    def stored(one: Explanation, results: str = "") -> list[tuple[str, str]]:
+        (tmp_path / "explain" / "explain.json").write_text(json.dumps(as_json([one], {}, "now")))
+        found = explained.stored_findings(tmp_path, "now")  # type: ignore[arg-type]
+        assert found is not None
+        return [(finding.kind, finding.text_in(results)) for finding in found["heavy"]]
+
+    assert [text for _, text in stored(in_file)] == [f"heavy: {text}" for text in sentences(in_file)]
+    ((_, text),) = [one for one in stored(in_file) if one[0] == "remedy"]
+    assert text.endswith("; explain/heavy.yaml is the campaign with it.")
+    ((_, text),) = [one for one in stored(in_file, "'my results'") if one[0] == "remedy"]
+    assert text.endswith("; `measure run 'my results'/explain/heavy.yaml` runs the campaign with it.")
+    assert not any(kind == "remedy" for kind, _ in stored(failed))
 
 
 def test_a_remedy_by_construction_says_so_and_names_the_best_for_any_machine() -> None:

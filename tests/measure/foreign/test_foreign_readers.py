@@ -8,10 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 
-from measure.foreign.formats import format_of, read_trace
+from measure.foreign.cli import perturb
+from measure.foreign.formats import READERS, format_of, read_trace
 from measure.foreign.trace import ForeignTrace, TraceFileError
 
 PERF_CSV = """\
@@ -398,3 +400,10 @@ def test_format_can_be_forced_and_the_name_does_not_matter(tmp_path: Path) -> No
     assert format_of(tmp_path / "trace.json") == "csv"
     assert "no object `threads`" in refused(tmp_path, "{}", "papi")
     assert "expected the output of `perf stat" in refused(tmp_path, "", "perf-csv")
+
+
+def test_the_command_offers_every_format_that_has_a_reader() -> None:
+    """The names stand in the command, too, so that its help loads no reader."""
+    (option,) = (one for one in perturb.params if one.name == "format_")
+    assert isinstance(option.type, click.Choice)
+    assert list(option.type.choices) == list(READERS)

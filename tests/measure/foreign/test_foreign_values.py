@@ -186,3 +186,20 @@ def test_counts_of_papi_have_a_limit(tmp_path: Path) -> None:
         (tmp_path / "bad").write_text(json.dumps({"threads": {"0": {"regions": {"0": region}}}}))
         with pytest.raises(TraceFileError, match=r"thread 0: region 0: cycles: got '?9+'?, expected a whole number"):
             read_trace(tmp_path / "bad", "papi")
+
+
+def test_one_metric_alone_is_not_told_to_be_collected_with_fewer_others() -> None:
+    """`measure run` left this advice out for a single metric; here it was given."""
+    random = np.random.default_rng(1)
+
+    def frame(noise: float, *collected: str) -> pd.DataFrame:
+        course = random.normal(1000, 100, 60)
+        table = {"loads": course, "misses": course + noise * random.normal(0, 100, 60)}
+        return pd.DataFrame({**table, **{name: random.poisson(99, 60) for name in collected}})
+
+    baselines = [frame(0.3) for _ in range(20)]
+    start = "within a run: Do not reason about the pairs that changed within such a run"
+    for collected, advice in ((("a",), f"{start}."), (("a", "b"), f"{start}; spread the software metrics over")):
+        found = measure.compare(baselines, [frame(3.0, *collected) for _ in range(10)], align=False)
+        assert found.verdicts["verdict"][0] == "perturbed"
+        assert any(advice in text for text in found.findings)

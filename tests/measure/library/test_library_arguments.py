@@ -52,7 +52,7 @@ def test_merging_by_estimated_progress_says_so(result: measure.Result) -> None:
     [
         (
             {"method": "ful"},
-            "method: got 'ful', expected one of auto, full, checkpoint, band, multiresolution, tslearn",
+            "method: got 'ful', expected one of auto, full, checkpoint, band, multiresolution",
         ),
         ({"band": -1}, "band: got -1, expected a number of more than 0 and at most 1 (a fraction of the longer trace)"),
         ({"step_penalty": -3}, "step_penalty: got -3, expected a number of at least 0 (variances of a channel)"),

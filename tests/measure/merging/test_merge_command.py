@@ -102,7 +102,7 @@ def test_exports_read_back_alike(results: Path, tmp_path: Path) -> None:
 
 
 def test_the_page_is_beside_the_merged_trace_under_its_name(results: Path, tmp_path: Path) -> None:
-    (results / "summary.json").write_text(json.dumps({"variants": {"light": {"verdict": "perturbed"}}}))
+    (results / "summary.json").write_text(json.dumps({"schema": 2, "variants": {"light": {"verdict": "perturbed"}}}))
     done = measure(results, "--out", tmp_path / "m.csv")
     assert done.exit_code == 0, done.output
     assert f"Page: {tmp_path / 'm.html'}" in done.output.replace("\n", "")
@@ -175,7 +175,7 @@ def test_groups_that_perturb_are_avoided_and_otherwise_warned_of(
     monkeypatch.setenv("COLUMNS", "80")
 
     def judged(light: str, other: str) -> Result:
-        verdicts = {"variants": {"light": {"verdict": light}, "other": {"verdict": other}}}
+        verdicts = {"schema": 2, "variants": {"light": {"verdict": light}, "other": {"verdict": other}}}
         (results / "summary.json").write_text(json.dumps(verdicts))
         return measure(results)
 

@@ -168,7 +168,7 @@ def test_without_a_good_group_there_is_no_campaign_to_run_but_what_to_do(
     assert not (folder / "out" / "partition.yaml").exists()  # of the search before
     page = (folder / "out" / "partition.html").read_text()
     assert 'data-copy="measure explain results/demo"' in page
-    monkeypatch.setattr(command, "_remedies", lambda campaign: [Path("results/demo/explain/all.yaml")])
+    monkeypatch.setattr(command, "_remedies", lambda campaign: ("measure run results/demo/explain/all.yaml",))
     lines = [line.strip() for line in run(folder).output.splitlines()]
     assert lines[-1] == "measure run results/demo/explain/all.yaml"
     assert lines[-2].endswith("With the remedies that `measure explain` found:")

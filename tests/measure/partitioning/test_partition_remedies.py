@@ -12,6 +12,7 @@ from measure.campaign.explained import plan_digest
 from measure.campaign.plan import make_plan
 from measure.campaign.plan_file import save_plan
 from measure.partitioning.command import _remedies
+from measure.perturbation.finding import RESULTS
 from tests.measure.demo_program import PROGRAM, SMALL_CAMPAIGN
 
 
@@ -28,8 +29,9 @@ def test_the_remedies_are_those_that_the_explanation_of_the_campaign_names(
     (results / "explain").mkdir(parents=True)
     save_plan(plan, results)
     assert _remedies(campaign) is None
-    told = {"all": {"sentences": ["Best remedy: a; explain/all.yaml is the campaign with it."]}, "b": {"sentences": []}}
+    remedy = {"sentence": 1, "in_results": f"Best: a; `measure run {RESULTS}/explain/all.yaml` runs it."}
+    told = {"all": {"sentences": ["Why.", "Best remedy: a."], "remedy": remedy}, "b": {"sentences": ["Why."]}}
     (results / "explain" / "explain.json").write_text(json.dumps({"plan": plan_digest(plan), "variants": told}))
-    assert _remedies(campaign) == [Path("results", campaign.name, "explain", "all.yaml")]
+    assert _remedies(campaign) == (f"measure run results/{campaign.name}/explain/all.yaml",)
     # another campaign of the name is to be explained itself
     assert _remedies(campaign.model_copy(update={"delta": 0.1})) is None

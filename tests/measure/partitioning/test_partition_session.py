@@ -6,12 +6,14 @@ import json
 import multiprocessing
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -318,3 +320,15 @@ def test_signals_leave_a_result_and_the_runs(folder: Path, number: int, status: 
     assert told["stopped_by"] == name
     assert len(list(traces.glob("[!.]*"))) >= 2
     assert not list(traces.glob(".*"))
+
+
+def test_the_command_that_goes_on_has_all_options() -> None:
+    options: dict[str, Any] = {
+        "campaign": Path("c.yaml"), "out": Path("a place"), "minutes": 2.5, "exact": False, "most_replicates": 9,
+        "accept": "not perturbed", "counters": 3, "shared": ("PAPI_TOT_INS", "PAPI_LD_INS"), "workers": 2,
+        "scheduler": "tcp://host:8786", "memory": Path("m.sqlite"), "settings": ("delta=0.1", "seed=2"),
+    }  # fmt: skip
+    words = shlex.split(command._command_again(command.Request(**options)))
+    assert words[:2] == ["measure", "partition"]
+    read = partition.make_context("partition", words[2:]).params
+    assert read | {"shared": tuple(read["shared"].split(","))} == options | {"resume": True, "target": "emulated"}

@@ -83,6 +83,21 @@ def test_similarity_without_correspondence_is_not_assessable() -> None:
     assert all("as alike between runs that do not correspond" in reason for reason in reasons)
 
 
+def test_a_loss_that_so_few_baselines_do_not_show_is_not_said_to_be_none() -> None:
+    """z of 0.77 between baselines and 0.18 with one backwards was called as alike; with 16 baselines it was shown."""
+    how = Comparison(True, DEFAULT_ALIGNMENT, ((), ()))
+    scattered = np.array([0.1, 1.5, 0.2, 1.3, 0.15, 1.4])
+    found = np.stack([np.stack([scattered, scattered], axis=1) + 0.5, np.full((6, 2), 0.5)])
+    for reason in not_assessable(found, how, "ab", 0.4, 0.05):
+        assert "it is not shown that a misalignment would be seen" in reason
+        assert "more of them may show enough" in reason
+    assert not_assessable(np.repeat(found, 4, axis=1), how, "ab", 0.4, 0.05) == ["", ""]
+    found[0] -= 0.5
+    assert all(
+        reason.endswith("with more baselines it might be") for reason in not_assessable(found, how, "ab", 0.4, 0.05)
+    )
+
+
 def test_metrics_that_all_duplicate_one_another_leave_nothing_to_align_on() -> None:
     rng = np.random.default_rng(6)
     signal = [np.cumsum(rng.normal(size=80)) for _ in range(9)]

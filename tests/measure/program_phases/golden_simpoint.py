@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from measure.program_phases.bbv import BasicBlockVectors, from_dense
-from measure.program_phases.bbv_files import read_labels, read_simpoints, read_weights, write_bb
+from measure.program_phases.bbv_files import read_simpoints, read_weights, write_bb
 
 GOLDEN = Path(__file__).parent / "golden" / "simpoint32.json"
 # Name: SimPoint's arguments, ours, and the coverage of the points.
@@ -76,12 +76,12 @@ def ask(simpoint: str) -> dict[str, Any]:
                 scores[re.findall(r"k = (\d+)", run)[0]] = max(map(float, tried))
             chosen = re.findall(r"best clustering was run \d+ \(k = (\d+)\)", text)
             suffix = f".lpt{coverage:g}" if coverage < 1 else ""
-            labels, distances = read_labels(folder / "x.labels")
+            labels, distances = np.loadtxt(folder / "x.labels", ndmin=2).T
             intervals, phases = read_simpoints(folder / f"x.simpoints{suffix}")
             told[case] = {
                 "k": int(chosen[0]),
                 "scores": scores,
-                "labels": labels.tolist(),
+                "labels": labels.astype(int).tolist(),
                 "distances": distances.tolist(),
                 "simpoints": np.column_stack([intervals, phases]).tolist(),
                 "weights": read_weights(folder / f"x.weights{suffix}")[0].tolist(),

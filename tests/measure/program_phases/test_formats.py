@@ -63,7 +63,7 @@ def test_weights_labels_and_points_are_read_back(
     formats.write_simpoints(folder / "s", whole, whole)
     for read, first, second in (
         (formats.read_weights(folder / "w"), real, whole),
-        (formats.read_labels(folder / "l"), whole, real),
+        (np.loadtxt(folder / "l", ndmin=2).T, whole, real),
         (formats.read_simpoints(folder / "s"), whole, whole),
     ):
         assert np.array_equal(read[0], first)
@@ -213,8 +213,7 @@ def test_refuses_a_file_that_is_not_there(tmp_path: Path) -> None:
         ("read_simpoints", "3 0\n-1 1\n", 2, "got '-1 1', expected an interval and a phase"),
         ("read_weights", "0.5 0\nnan 1\n", 2, "got 'nan 1', expected a weight and a phase"),
         ("read_weights", "0.5 0 7\n", 1, "got '0.5 0 7', expected a weight and a phase"),
-        ("read_labels", "0 0.5\n0.5 0\n", 2, "got '0.5 0', expected a phase and a distance"),
-        ("read_labels", "", 1, "got no lines, expected a phase and a distance"),
+        ("read_weights", "", 1, "got no lines, expected a weight and a phase"),
     ],
 )
 def test_refuses_other_files_by_line(reader: str, text: str, line: int, message: str, tmp_path: Path) -> None:

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import ArrayLike
 
-from measure.program_phases.bic import bic_score
-from measure.program_phases.kmeans import Clustering, Starts, kmeans, kmeans_from, starting_centres
+from measure.program_phases.bic import score_above, variance_floor
+from measure.program_phases.kmeans import Clustering, Starts, checked, kmeans_from, starting_centres
 from measure.program_phases.kmeans_kernel import lloyd, spread_starts
 from measure.program_phases.nearest_kernel import blocks_of, nearest_centres
 from tests.measure.program_phases import phases_naive as naive
@@ -17,6 +18,19 @@ from tests.measure.program_phases import phases_naive as naive
 def cloud(seed: int, n: int = 300, d: int = 15, groups: int = 6, spread: float = 0.4) -> np.ndarray:
     rng = np.random.default_rng(seed)
     return rng.normal(size=(groups, d))[rng.integers(0, groups, n)] + spread * rng.normal(size=(n, d))
+
+
+def kmeans(
+    points: ArrayLike, k: int, seed: int = 1, starts: Starts = "kmeans++", weights: ArrayLike | None = None,
+    max_iterations: int = 100,
+) -> Clustering:  # fmt: skip
+    table, mass = checked(points, weights)
+    return kmeans_from(table, starting_centres(table, k, seed, starts, mass), mass, max_iterations)
+
+
+def bic_score(points: np.ndarray, clustering: Clustering, weights: ArrayLike | None = None) -> float:
+    table, mass = checked(points, weights)
+    return score_above(variance_floor(table, 0.0), clustering, mass)
 
 
 @pytest.mark.parametrize("repair", [True, False])
@@ -141,7 +155,7 @@ def test_score_does_not_depend_on_the_scale_of_weights() -> None:
     points = cloud(8)
     weights = np.random.default_rng(8).uniform(1, 9, len(points))
     found = kmeans(points, 5, 1, weights=weights)
-    scaled = Clustering(found.labels, found.centres, found.distortion * 1e6, 1, True)
+    scaled = Clustering(found.labels, found.centres, found.distortion * 1e6, True)
     assert bic_score(points, found, weights) == pytest.approx(bic_score(points, scaled, weights * 1e6))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from measure.perturbation.finding import RESULTS, Finding
 from measure.perturbation.outer import outer_perturbation
 from measure.perturbation.perturbation import inner_perturbation
 from measure.report.model import ReportData, Signals, VariantReport
@@ -49,6 +50,12 @@ def synthetic_report(metrics: int, variants: int = 2, runs: int = 8, records: in
         title="drawn", subtitle="numbers <of> no program", hardware_metrics=names,
         baseline_rho=np.array([one.rho for one in before]),
         baseline_example=Signals("baseline", names, baselines[0].astype(np.float64)), variants=tuple(found),
-        findings=("Next: `measure explain`, given the directory of these results, says why.", "A <b>finding</b>."),
+        said=(
+            Finding(
+                "`measure explain`, given the directory of these results, says why.", "next",
+                in_results=f"`measure explain {RESULTS}` says why.",
+            ),
+            Finding("A <b>finding</b>."),
+        ),
         provenance=(("seed", "1"),), interval="1,000 cycles",
     )  # fmt: skip

@@ -7,41 +7,46 @@ from dataclasses import replace
 from rich.console import Console
 
 from measure.campaign.terminal import print_result
+from measure.perturbation.finding import RESULTS, Finding
 from measure.report.finding_groups import FindingGroup, grouped
 from measure.report.html import render
 from measure.report.model import ReportData
 from tests.measure.report.page_structure import problems
 from tests.measure.report.synthetic_report import synthetic_report
 
-NEXT = "Next: `measure explain`, given the directory of these results, says why."
+NEXT = Finding(
+    "`measure explain`, given the directory of these results, says why.", "next",
+    in_results=f"`measure explain {RESULTS}` says why.",
+)  # fmt: skip
+CALLS = Finding("most of it comes from calls.", heading="v")
 
 
 def report() -> ReportData:
     """A report with findings on all comparisons, the names of whose variants begin alike."""
     data = synthetic_report(4)
     variants = (replace(data.variants[0], name="v"), replace(data.variants[1], name="v (new)"))
-    findings = [NEXT, "v: most of it comes from calls."]
+    said = [NEXT, CALLS]
     for variant in reversed(variants):
         for compared in (variant.inner, variant.outer_held_out):
             assert compared is not None
-            findings += [f"{variant.heading(compared)}: {text}" for text in compared.findings]
-    return replace(data, variants=variants, findings=tuple(findings))
+            said += variant.findings_of(compared)
+    return replace(data, variants=variants, said=tuple(said))
 
 
 def test_findings_are_grouped_in_the_order_of_the_first_of_each_and_none_is_lost() -> None:
     data = report()
     first, second = data.variants
     assert second.outer_held_out is not None
-    groups = grouped(data.findings, data.variants)
+    groups = grouped(data.said, data.variants)
     assert [group.heading for group in groups][:2] == [
         "v (new) (+1.50% instructions), within a run", "v (new) (+1.50% instructions), across aligned runs",
     ]  # fmt: skip
-    *own, exploratory = second.inner.findings
-    assert exploratory.startswith("Exploratory: 8 baselines")  # as in all four comparisons
-    assert groups[0].sentences == tuple(own)
-    assert groups[2] == FindingGroup(first.heading(first.inner), first.inner.findings[:-1])
-    assert groups[-1] == FindingGroup("", (f"Every comparison: {exploratory}", "v: most of it comes from calls.", NEXT))
-    assert sum(len(group.sentences) for group in groups) == len(data.findings) - 3
+    *own, exploratory = second.findings_of(second.inner)
+    assert exploratory.sentence.startswith("Exploratory: 8 baselines")  # as in all four comparisons
+    assert groups[0].findings == tuple(own)
+    assert groups[2] == FindingGroup(first.heading(first.inner), first.findings_of(first.inner)[:-1])
+    assert groups[-1] == FindingGroup("", (Finding(exploratory.sentence, heading="Every comparison"), CALLS, NEXT))
+    assert sum(len(group.findings) for group in groups) == len(data.said) - 3
     assert grouped((), data.variants) == []
 
 
@@ -54,15 +59,42 @@ def test_what_is_said_of_every_comparison_stands_once() -> None:
         for compared in (variant.inner, variant.outer_held_out)
         if compared is not None
     ]
-    findings = [f"{heading}: {text}" for heading in headings for text in (f"about {heading}", exploratory)]
+    findings = [
+        Finding(text, heading=heading, of_comparison=True)
+        for heading in headings
+        for text in (f"about {heading}", exploratory)
+    ]
     groups = grouped([*findings, NEXT], data.variants)
     assert [group.heading for group in groups] == [*headings, ""]
-    assert groups[0].sentences == (f"about {headings[0]}",)
-    assert groups[-1].sentences == (f"Every comparison: {exploratory}", NEXT)
+    assert groups[0].sentences() == (f"about {headings[0]}",)
+    assert groups[-1].sentences() == (f"Every comparison: {exploratory}", NEXT.text)
     one_is_left_out = grouped(findings[:-1], data.variants)
-    assert one_is_left_out[0].sentences == (f"about {headings[0]}", exploratory)
-    only_common = grouped([f"{heading}: {exploratory}" for heading in headings], data.variants)
-    assert only_common == [FindingGroup("", (f"Every comparison: {exploratory}",))]
+    assert one_is_left_out[0].sentences() == (f"about {headings[0]}", exploratory)
+    (only_common,) = grouped(findings[1::2], data.variants)
+    assert only_common.sentences() == (f"Every comparison: {exploratory}",)
+
+
+def test_a_finding_is_chosen_by_its_fields_and_not_by_its_words() -> None:
+    """A sentence in other words lost its heading, or its place at the end."""
+    data = report()
+    variant = data.variants[1]
+    heading = variant.heading(variant.inner)
+    (pair, *_) = variant.inner.of("changed")
+    said = (
+        Finding("Make more runs.", "next"),
+        Finding(f"The relation {pair.name} is another one.", heading=heading, of_comparison=True, pair=pair.name),
+        Finding("A plain sentence.", heading=heading, of_comparison=True),
+        Finding(f"{heading}: of the whole campaign."),
+    )
+    groups = grouped(said, data.variants)
+    assert [group.findings for group in groups] == [said[1:3], (said[3], said[0])]
+    console = Console(width=300, force_terminal=False)
+    with console.capture() as captured:
+        print_result(console, replace(data, said=said))
+    lines = captured.get().splitlines()
+    assert lines[-5:] == [
+        f"{heading}:", "- A plain sentence.", "The whole campaign:", f"- {said[3].text}", "- Next: Make more runs.",
+    ]  # fmt: skip
 
 
 def test_the_terminal_names_a_comparison_once_and_a_pair_of_a_table_not_again() -> None:
@@ -88,7 +120,7 @@ def test_in_a_terminal_a_campaign_without_any_change_is_told_what_its_results_ar
     assert data.variants[0].verdict == "equivalent"
     console = Console(width=300, force_terminal=False)
     with console.capture() as captured:
-        print_result(console, replace(data, findings=()), "results/drawn")
+        print_result(console, replace(data, said=()), "results/drawn")
     assert captured.get().splitlines()[-1].endswith("`measure merge results/drawn --out merged.parquet`")
 
 

@@ -73,8 +73,19 @@ def test_without_anything_wrong_there_is_no_such_section() -> None:
 def test_counters_of_a_campaign_with_a_run_that_stands_out_are_not_called_harmless() -> None:
     data = synthetic_report(4, variants=1)
     assert {one.verdict for one in data.variants} == {"equivalent"}
-    plain = next_steps(replace(data, findings=()), "results/drawn")
-    (step,) = next_steps(replace(data, findings=(), outlying_runs=(OUTLIER,)), "results/drawn")
+    plain = next_steps(replace(data, said=()), "results/drawn")
+    (step,) = next_steps(replace(data, said=(), outlying_runs=(OUTLIER,)), "results/drawn")
     assert plain[0].text.startswith("Use the counters: they change nothing that counts.")
     assert "some runs stand out (run 3 of variant 0)" in step.text
     assert step.commands == plain[0].commands
+
+
+def test_counters_whose_runs_scatter_more_are_not_called_harmless() -> None:
+    data = synthetic_report(4, variants=1)
+    (one,) = data.variants
+    pairs = (replace(one.inner.pairs[0], p_spread=0.001), *one.inner.pairs[1:])
+    scattered = replace(one, inner=replace(one.inner, pairs=pairs))
+    (step,) = next_steps(replace(data, said=(), variants=(scattered,)), "results/drawn")
+    assert step.text.startswith("Use the counters with care: ")
+    assert "runs of variant 0 scatter more than baselines" in step.text
+    assert step.commands == ("measure merge results/drawn --out merged.parquet",)

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from measure.perturbation.finding import RESULTS, Finding
+from measure.perturbation.findings import advice_on
 from measure.report.elements import code_markup
 from measure.report.figures import _run_ticks, across_runs, across_runs_data
 from measure.report.html import STATIC_ROWS, render
@@ -70,7 +72,7 @@ def test_what_to_do_comes_first_and_has_commands_to_copy(page: str) -> None:
 
 
 def test_an_equivalent_campaign_says_what_to_do(data: ReportData) -> None:
-    good = replace(data, variants=data.variants[:1], findings=())
+    good = replace(data, variants=data.variants[:1], said=())
     assert [one.verdict for one in good.variants] == ["equivalent"]
     assert [step.commands for step in next_steps(good, "r")] == [("measure merge r --out merged.parquet",)]
     assert next_steps(good) == ()
@@ -91,8 +93,8 @@ def test_an_equivalent_campaign_says_what_to_do(data: ReportData) -> None:
 
 
 def test_a_page_without_variants_has_no_empty_parts(data: ReportData) -> None:
-    finding = "No software metrics are given: `measure run --counts c.yaml` says how often they fire."
-    page = render(replace(data, variants=(), findings=(finding,), ground_truth=None))
+    finding = Finding("No software metrics are given: `measure run --counts c.yaml` says how often they fire.")
+    page = render(replace(data, variants=(), said=(finding,), ground_truth=None))
     assert problems(page) == []
     assert 'data-copy="measure run --counts c.yaml"' in page
     assert re.findall(r"<h2>(.*?)</h2>", page) == ["What to do", "Provenance"]
@@ -100,14 +102,21 @@ def test_a_page_without_variants_has_no_empty_parts(data: ReportData) -> None:
 
 
 def test_a_remedy_that_helped_is_something_to_do(data: ReportData) -> None:
-    helped = "variant 1: Best remedy that was tried: sampled (every 8th event); the relations are equivalent with it."
-    told = replace(data, findings=("variant 1: all of the change comes from calls.", helped))
-    assert [(step.text, step.commands) for step in next_steps(told)] == [(helped, ())]
-    more = replace(data, findings=("Next: more runs would settle it: `measure run c.yaml` makes them.",))
+    """The words of a sentence decide nothing: only its kind and its commands do."""
+    helped = Finding("To sample every 8th event makes the relations equivalent.", "remedy", heading="variant 1")
+    told = replace(data, said=(Finding("all of the change comes from calls.", heading="variant 1"), helped))
+    assert [(step.text, step.commands) for step in next_steps(told)] == [(helped.text, ())]
+    more = replace(data, said=(Finding("more runs would settle it: `measure run c.yaml` makes them.", "next"),))
     assert [step.text for step in next_steps(more)] == ["More runs would settle it: `measure run c.yaml` makes them."]
-    helped = "variant 1: Best remedy that was tried: sampled; explain/variant 1.yaml is the campaign with it."
-    (step,) = next_steps(replace(data, findings=(helped.replace("variant 1.yaml", "v.yaml"),)), "results/mine")
+    helped = replace(helped, in_results=f"Sampled; `measure run {RESULTS}/explain/v.yaml` runs the campaign with it.")
+    (step,) = next_steps(replace(data, said=(helped,)), "results/mine")
     assert step.commands == ("measure run results/mine/explain/v.yaml",)
+
+
+def test_traces_of_other_tools_are_told_what_not_to_do(data: ReportData) -> None:
+    advice = replace(advice_on("inner", one_metric=True), heading="variant 1, within a run", of_comparison=True)
+    (step,) = next_steps(replace(data, said=(Finding("A pair."), advice)))
+    assert (step.text, step.commands, step.finding) == (advice.text, (), advice)
 
 
 def test_verdicts_table_and_overview_are_there_without_the_script(page: str, data: ReportData) -> None:

@@ -1,4 +1,4 @@
-"""Spearman, Fisher's z and the within-trace interval, against scipy and against simulation."""
+"""Spearman and Fisher's z, against scipy."""
 
 from __future__ import annotations
 
@@ -12,13 +12,10 @@ from scipy import stats
 
 from measure.stats.correlation import (
     RHO_CEILING,
-    automatic_block_records,
     average_ranks,
     fisher_z,
     spearman,
-    stationary_bootstrap_interval,
 )
-from measure.stats.synthetic import autoregression
 
 steady = settings(deadline=None)  # machines are shared
 
@@ -103,59 +100,6 @@ def test_fisher_z_is_atanh_below_its_ceiling() -> None:
     np.testing.assert_allclose(fisher_z(rho), np.arctanh(rho))
     assert fisher_z(1.0) == fisher_z(RHO_CEILING) == -fisher_z(-1.0)
     assert np.isnan(fisher_z(np.nan))
-
-
-def test_block_length_follows_the_autocorrelation() -> None:
-    rng = np.random.default_rng(1)
-    lengths = [
-        np.median([automatic_block_records(autoregression(rng, 1000, 1, persistence)[:, 0]) for _ in range(20)])
-        for persistence in (0.0, 0.5, 0.9)
-    ]
-    assert lengths[0] < 5 < lengths[1] < lengths[2] < 3 * np.sqrt(1000)
-    assert automatic_block_records(np.ones(100)) == 1.0
-
-
-def test_block_length_of_an_ar_process_is_near_the_optimum_of_its_spectrum() -> None:
-    # For AR(1) the sums of R(k) and of |k| R(k) are R0 (1 + a)/(1 - a) and 2 R0 a/(1 - a)^2.
-    a, n = 0.7, 4000
-    optimum = (2 * a / (1 - a**2)) ** (2 / 3) * n ** (1 / 3)
-    rng = np.random.default_rng(2)
-    chosen = [automatic_block_records(autoregression(rng, n, 1, a)[:, 0]) for _ in range(30)]
-    assert np.median(chosen) == pytest.approx(optimum, rel=0.25)
-
-
-def test_stationary_bootstrap_covers_where_independent_resampling_does_not() -> None:
-    rng = np.random.default_rng(3)
-    truth = 6 / np.pi * np.arcsin(0.5 / 2)  # Spearman's rho of a normal pair of correlation 0.5
-    covered = {"blocks": 0, "records": 0}
-    trials = 60
-    for trial in range(trials):
-        series = autoregression(rng, 600, 2, 0.9)
-        pair = np.column_stack([series[:, 0], 0.5 * series[:, 0] + np.sqrt(0.75) * series[:, 1]])
-        for kind, block in (("blocks", None), ("records", 1.0)):
-            low, high = stationary_bootstrap_interval(pair, n_resamples=150, block_records=block, seed=trial)
-            covered[kind] += low < truth < high
-    assert covered["blocks"] / trials > 0.8
-    assert covered["records"] / trials < 0.65
-
-
-def test_bootstrap_is_seeded_and_handles_constant_and_perfect_pairs() -> None:
-    rng = np.random.default_rng(4)
-    pair = rng.integers(0, 5, (100, 2))
-    first = stationary_bootstrap_interval(pair, n_resamples=50, seed=1)
-    assert first == stationary_bootstrap_interval(pair, n_resamples=50, seed=1)
-    assert first != stationary_bootstrap_interval(pair, n_resamples=50, seed=2)
-    assert np.isnan(stationary_bootstrap_interval(np.column_stack([pair[:, 0], np.ones(100)]), seed=1)).all()
-    low, high = stationary_bootstrap_interval(np.column_stack([pair[:, 0], pair[:, 0]]), n_resamples=50, seed=1)
-    assert 0.99 < low <= high <= 1.0
-
-
-@settings(max_examples=20, deadline=None)
-@given(st.integers(0, 2**32 - 1))
-def test_bootstrap_interval_is_ordered_and_within_bounds(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    low, high = stationary_bootstrap_interval(rng.integers(0, 4, (20, 2)), n_resamples=30, seed=seed)
-    assert -1 <= low <= high <= 1
 
 
 def test_integers_beyond_the_precision_of_floats_are_ranked_as_they_are() -> None:

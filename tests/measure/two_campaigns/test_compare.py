@@ -343,6 +343,8 @@ def test_what_cannot_be_compared_is_told(results: Path, tmp_path: Path) -> None:
     assert "has no verdict on light: `measure report" in refused(first, tmp_path / "copy")
     summary.write_text("{")
     assert "summary.json is missing or damaged: `measure report" in refused(first, tmp_path / "copy")
+    summary.write_text(json.dumps({**stored, "schema": 1}))
+    assert "summary.json: got schema 1, expected 2: `measure report" in refused(first, tmp_path / "copy")
     plan = json.loads((tmp_path / "copy/plan.json").read_text())
     plan["campaign"]["variants"] = {"elsewhere": ["rounds"]}
     (tmp_path / "copy/plan.json").write_text(json.dumps(plan))
