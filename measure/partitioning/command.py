@@ -400,7 +400,7 @@ def _next_commands(
 
 
 def _remedies(campaign: Campaign) -> tuple[str, ...] | None:
-    """Commands that run the campaigns with remedies of the explanation of ``campaign``; None if it was not explained."""
+    """Commands for the campaigns with remedies of the explanation of ``campaign``; None if it was not explained."""
     results = Path("results") / campaign.name
     try:
         plan = load_plan(results)
