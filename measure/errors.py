@@ -25,3 +25,7 @@ class StoreError(MeasureError):
 
 class RunError(MeasureError):
     """One run failed: the program failed, or its trace cannot be used."""
+
+
+class FewRecordsError(RunError):
+    """The program is too short for the sampling interval, so that the trace of a run has too few records."""

@@ -12,7 +12,7 @@ from instrumenter.building.left_out_flags import notices_about_flags
 from instrumenter.building.toolchain import GUEST_TARGET, Toolchain
 from instrumenter.errors import SourceError, SpecError
 from instrumenter.find.languages import generated_ending, is_cplusplus
-from instrumenter.find.sites import FoundSites
+from instrumenter.find.sites import LIBRARY_ALLOCATIONS, FoundSites
 from instrumenter.rewrite.counter_layout import CounterLayout, Placement
 from instrumenter.rewrite.rewriter import rewrite
 from instrumenter.spec.software_metrics import MetricSpec
@@ -126,6 +126,8 @@ def explain_no_events(metric: str, spec: MetricSpec, events_of: Mapping[str, Fou
             f"metric '{metric}': nothing writes a global or static variable '{spec.variable}' by name in {where}; "
             "for a local variable say in which `function:`"
         )
+    if spec.event in ("alloc", "alloc_bytes") and any(e.allocates_in_headers for e in events):
+        return f"metric '{metric}': no line of {where} has its event ({spec.describe()}); {LIBRARY_ALLOCATIONS}"
     return f"metric '{metric}': its event ({spec.describe()}) never happens in {where}; nothing to count"
 
 

@@ -168,7 +168,7 @@ class Toolchain:
                 return status, out, err
         is_common = driver == "cc" and c_library.is_usable(arguments) and self.prepare_common_library()
         if not is_common:
-            self.prepare(driver)
+            self.prepare(driver, lto=_is_lto(arguments))
         status, out, err = self.run(arguments, directory, driver)
         if status and is_common and _UNDEFINED.search(err.decode("utf-8", "replace")):
             self.prepare(driver)
@@ -245,16 +245,17 @@ class Toolchain:
         arguments = self.link_arguments([str(each) for each in objects], [*flags, "--verbose"], str(output))
         return linker_arguments(self._checked(self.run_link, arguments, output.parent, driver))
 
-    def prepare(self, driver: str = "cc") -> None:
+    def prepare(self, driver: str = "cc", *, lto: bool = False) -> None:
         """Build the target's C library, and for the driver ``c++`` the C++ library, too, on all processors, with a
         message, if no program was linked with it yet.
 
-        A link would build it, too, but one file at a time. A failure is left to the link, which reports it.
-        Raises `ToolchainError` as `run`.
+        A link would build it, too, but one file at a time. ``lto``: for links with -flto, for which the compiler has
+        another C++ library. A failure is left to the link, which reports it. Raises `ToolchainError` as `run`.
         """
         compiler_cache.bound(self.cache)
         cplusplus = driver == "c++"
-        if self._ready(cplusplus).exists():
+        lto = lto and cplusplus
+        if self._ready(cplusplus, lto).exists():
             return
         if not cplusplus and c_library.description(self._library).is_file():
             self.notify(
@@ -263,14 +264,14 @@ class Toolchain:
             )
         else:
             self._tell_first_use(
-                "C++ library now, which takes about two minutes"
+                f"C++ library{' for -flto' * lto} now, which takes about two minutes"
                 if cplusplus
                 else "C library now, which takes a quarter of a minute"
             )
         with self._timing_library():
             made = self.target and not cplusplus and self._make_c_library()
-            if made or self._let_zig_make_libraries(cplusplus):
-                ready = self._ready(cplusplus)
+            if made or self._let_zig_make_libraries(cplusplus, lto):
+                ready = self._ready(cplusplus, lto)
                 ready.parent.mkdir(parents=True, exist_ok=True)
                 ready.touch()
 
@@ -300,9 +301,9 @@ class Toolchain:
         with self._timing_library():
             return self._make_c_library(common=True)
 
-    def _ready(self, cplusplus: bool) -> Path:
-        """The file that is there when a library is: all of the C library, or the C++ library."""
-        language = "c++" if cplusplus else "c"
+    def _ready(self, cplusplus: bool, lto: bool = False) -> Path:
+        """The file that is there when a library is: all of the C library, or the C++ library, or that for -flto."""
+        language = f"c++{'-lto' * lto}" if cplusplus else "c"
         return self.cache / f"{compiler_cache.READY}{compiler_version()}-{self.target or 'host'}-{language}"
 
     def _tell_first_use(self, library: str) -> None:
@@ -324,8 +325,9 @@ class Toolchain:
             return False  # another version of the compiler, or a disk that is full: zig makes the library, or says why
         return True
 
-    def _let_zig_make_libraries(self, cplusplus: bool) -> bool:
-        """Let zig compile the C library into its cache, and the C++ library, too; False when it failed."""
+    def _let_zig_make_libraries(self, cplusplus: bool, lto: bool) -> bool:
+        """Let zig compile the C library into its cache, and the C++ library, too, both for links with -flto if ``lto``;
+        False when it failed."""
         with tempfile.TemporaryDirectory() as folder:
             source = Path(folder) / "empty.c"
             source.write_text("int main(void) { return 0; }\n")
@@ -334,6 +336,7 @@ class Toolchain:
             jobs = (os.cpu_count() or 1) + 2
             static = ["-static"] if self.target else []
             library = ["-lc", "-lc++"] if cplusplus else ["-lc"]
+            library += ["-flto"] * lto
             arguments = [f"-j{jobs}", *library, *static, "-O", "ReleaseFast", str(source), "-femit-bin=program"]
             status, _, _ = self.run(arguments, Path(folder), driver="build-exe")
         return status == 0
@@ -365,6 +368,12 @@ class Toolchain:
         if status:
             raise SourceError(_first_errors(err, "the program does not compile"))
         return err
+
+
+def _is_lto(arguments: Sequence[str]) -> bool:
+    """Whether the linker compiles: the last option that says so counts."""
+    given = [word for word in arguments if word == "-fno-lto" or word.startswith("-flto")]
+    return bool(given) and given[-1] != "-fno-lto"
 
 
 def as_other_compilers(arguments: Sequence[str]) -> list[str]:

@@ -7,6 +7,9 @@ from enum import Enum
 
 from instrumenter.find.line_markers import Place
 
+LIBRARY_ALLOCATIONS = "allocations inside the C++ library, such as those of its containers and strings, are not counted"
+"""What users are told of metrics that count allocations in C++."""
+
 
 class Form(Enum):
     """How the text at a site can be changed to count."""
@@ -57,4 +60,5 @@ class FoundSites:
     fields: set[str] = field(default_factory=set)
     callees: set[str] = field(default_factory=set)
     files: set[str] = field(default_factory=set)
+    allocates_in_headers: bool = False  # C++: the library's containers are included
     meant: dict[tuple[str, str], set[str]] = field(default_factory=dict)  # C++: (metric, key) -> qualified names

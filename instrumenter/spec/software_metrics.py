@@ -46,7 +46,9 @@ class MetricSpec(BaseModel):
         "`variable` (or any part of it) or to a struct `field`; loop: an iteration of a loop of `function` "
         "(a `do ... while (0)`, as macros have it, is none); "
         "branch: an if or ?: of `function` whose condition is true; alloc, alloc_bytes: calls of "
-        "malloc, calloc, realloc and aligned_alloc, and the bytes they ask for; alloc counts `new` in C++, too"
+        "malloc, calloc, realloc and aligned_alloc, and the bytes they ask for; alloc counts `new` in C++, too. "
+        "Both count what the program's own sources write: allocations inside of libraries, such as those of the C++ "
+        "library's containers and strings, are not counted"
     )
     function: str | None = Field(
         None,

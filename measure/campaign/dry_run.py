@@ -58,14 +58,11 @@ class Rate:
     seconds: float
 
     @classmethod
-    def of(cls, set_ups: Sequence[PartTiming], parts: Sequence[PartTiming]) -> Rate:
-        """The rate by repeated ``parts``, of which ``set_ups`` are hardly more than the set-up.
-
-        On a busy machine a set-up can take longer than a whole part; it is taken to be half of one at most.
-        """
+    def of(cls, parts: Sequence[PartTiming]) -> Rate:
+        """The rate by repeated ``parts``: what was quickest tells most."""
         part = min(parts, key=lambda one: one.seconds)
-        set_up = min(*(one.seconds for one in set_ups), part.seconds / 2)
-        return cls(set_up, part.instructions, part.cycles, part.seconds - set_up)
+        set_up = min(one.set_up_seconds for one in parts)
+        return cls(set_up, part.instructions, part.cycles, part.seconds)
 
     def run_seconds(self, instructions: int) -> float:
         """Time of a run of so many instructions."""
@@ -145,12 +142,11 @@ def estimate(campaign: Campaign, document: YamlDocument, console: Console, worke
     build_seconds = took if (missing or missing_counting) and math.isfinite(took) else None
     first, second = sorted(plain.specs, key=lambda spec: spec.replicate)[:2]
     counted = count_campaign(campaign, document, console) if campaign.software_metrics else None
-    time_part(first, _LEAST_INSTRUCTIONS)  # loads kernels
-    set_ups = [time_part(second, _LEAST_INSTRUCTIONS) for _ in range(_TIMINGS)]
+    time_part(second, _LEAST_INSTRUCTIONS)  # loads kernels
     parts = [part := time_part(first, _PART_INSTRUCTIONS)]
-    while len(parts) < _TIMINGS and sum(one.seconds for one in parts) < _MOST_TIMING_SECONDS:
+    while len(parts) < _TIMINGS and sum(one.set_up_seconds + one.seconds for one in parts) < _MOST_TIMING_SECONDS:
         parts.append(time_part(first, _PART_INSTRUCTIONS))
-    rate = Rate.of(set_ups, parts)
+    rate = Rate.of(parts)
     baseline = part.instructions if part.ended else run_untimed(campaign, Path(first.binary), {}).instructions
     instructions = max(baseline, counted.instructions if counted else 0)
     interval, unit = campaign.sampling.interval

@@ -17,6 +17,7 @@ from rich.markup import escape
 
 from common.listed_names import listed
 from common.yaml_document import YamlDocument
+from instrumenter.building.program_notices import is_notice
 from instrumenter.spec.software_metrics import MetricSpec
 from measure.campaign.campaign_model import Campaign
 from measure.console.tables import print_table
@@ -129,7 +130,9 @@ def count_events(
         for metric, spec in campaign.software_metrics.items()
     )  # fmt: skip
     seconds = time.perf_counter() - started
-    return CountedRun(found, run.instructions, seconds, tuple(build.warnings), run.starts_tasks)
+    of_twins = [f"metric '{twin}'" for twin in twins.values()]
+    warnings = tuple(one for one in build.warnings if not any(twin in one for twin in of_twins))
+    return CountedRun(found, run.instructions, seconds, warnings, run.starts_tasks)
 
 
 def _with_events(metrics: Mapping[str, MetricSpec]) -> tuple[dict[str, MetricSpec], dict[str, str]]:
@@ -193,7 +196,8 @@ def count_campaign(campaign: Campaign, document: YamlDocument, console: Console)
 
 
 def print_counts(counted: CountedRun, campaign: Campaign, document: YamlDocument, console: Console) -> None:
-    """Print the events of each metric and variant; first a warning for each metric that never fires."""
+    """Print the events of each metric and variant; first a warning for each metric that never fires or may
+    miss events."""
     for one in counted.metrics:
         if not one.events:
             at = document.where("software_metrics", one.metric)
@@ -203,6 +207,9 @@ def print_counts(counted: CountedRun, campaign: Campaign, document: YamlDocument
                 f"give the program an input that gets there, or take it out ({escape(at)}).",
                 style="yellow", highlight=False,
             )  # fmt: skip
+    for warning in counted.warnings:
+        if not is_notice(warning):
+            console.print(f"! A counter may miss events: {escape(warning)}.", style="yellow", highlight=False)
     rows = []
     for one in counted.metrics:
         events = f"{one.events:,}" + (f"\nsum {one.total:,}" if one.adds else "")

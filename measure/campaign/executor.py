@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -12,7 +12,7 @@ from measure.campaign.plan import content_keys
 from measure.campaign.run_types import Run, RunSpec
 from measure.campaign.store import Store
 from measure.console.worker_pool import end_now, worker_pool
-from measure.errors import MeasureError, RunError
+from measure.errors import FewRecordsError, MeasureError, RunError
 from measure.perturbation.similarity import Aligner, align_in_threads
 
 
@@ -21,7 +21,12 @@ class Failure:
     """A run that failed, and why."""
 
     spec: RunSpec
-    reason: str
+    error: RunError
+
+    @property
+    def reason(self) -> str:
+        """The error in words."""
+        return str(self.error)
 
 
 @dataclass(frozen=True)
@@ -41,20 +46,26 @@ class Outcome:
         first = self.failures[0]
         return f"{len(self.failures)} runs failed, the first of variant '{first.spec.variant}': {first.reason}"
 
+    @property
+    def too_short(self) -> str:
+        """Why no run was made, where the program is too short for the sampling interval; empty elsewhere."""
+        short = [one.reason for one in self.failures if isinstance(one.error, FewRecordsError)]
+        return short[0] if short and not self.runs else ""
+
     def check_complete(self) -> None:
         """For the end of a command, when its report is written: raises `MeasureError` if runs failed."""
         if self.failures:
             raise MeasureError(f"{len(self.failures)} runs failed; the report is of the others")
 
 
-def make_run(spec: RunSpec) -> Run | str:
-    """In a worker: the run, or the reason of its failure."""
+def make_run(spec: RunSpec) -> Run | RunError:
+    """In a worker: the run, or why it failed."""
     from measure.targets import target_named
 
     try:
         return target_named(spec.target).execute(spec)
     except RunError as error:
-        return str(error)
+        return error
 
 
 def _prepare(target: str, machine: str) -> None:
@@ -101,8 +112,8 @@ class Workers:
         """The processes, for other work between runs; None where they are on other machines."""
         return self._started()
 
-    def submit(self, spec: RunSpec) -> concurrent.futures.Future[Run | str]:
-        """Make a run; the future's result is the run, or the reason of its failure."""
+    def submit(self, spec: RunSpec) -> concurrent.futures.Future[Run | RunError]:
+        """Make a run; the future's result is the run, or why it failed."""
         return self._started().submit(make_run, spec)
 
     def _started(self) -> concurrent.futures.ProcessPoolExecutor:
@@ -136,7 +147,8 @@ def execute_plan(
 
     Specs with one key, as of two variants with the same metrics, are made once, and each has the run as its own.
 
-    A run that fails does not stop the others; after three failures and no success the rest is given up.
+    A run that fails does not stop the others; after three failures and no success the rest is given up, and at once
+    if the first run that ends has too few records, and none is stored: the others would have too few, as well.
     ``keys``: `content_keys` of the specs, if the caller has them. ``workers``: runs at once (default: one per
     processor), or `Workers` to reuse. ``started`` is called with the number of runs to make, the number of stored ones,
     and the number made at once; ``progress`` after each run.
@@ -160,17 +172,17 @@ def execute_plan(
     reused = sum(key in done for key in keys)
     own = workers if isinstance(workers, Workers) else Workers(min(len(missing), workers or os.cpu_count() or 1))
     started(len(missing), reused, own.count)
-    reasons: dict[str, str] = {}
+    errors: dict[str, RunError] = {}
     if missing:
         if own is workers:
-            _run_all(missing, store, own, done, reasons, progress)
+            _run_all(missing, store, own, done, errors, progress)
         else:
             try:
-                _run_all(missing, store, own, done, reasons, progress)
+                _run_all(missing, store, own, done, errors, progress)
             finally:
                 own.close()
     runs = tuple(replace(done[key], spec=spec) for key, spec in zip(keys, specs, strict=True) if key in done)
-    failed = [Failure(spec, reasons[key]) for key, spec in zip(keys, specs, strict=True) if key in reasons]
+    failed = [Failure(spec, errors[key]) for key, spec in zip(keys, specs, strict=True) if key in errors]
     return Outcome(runs, tuple(failed), reused, tuple(warnings))
 
 
@@ -179,11 +191,11 @@ def _run_all(
     store: Store,
     workers: Workers,
     done: dict[str, Run],
-    reasons: dict[str, str],
+    errors: dict[str, RunError],
     progress: Callable[[], None],
 ) -> None:
-    """Make the ``missing`` runs; fills ``done`` and ``reasons``, why runs failed, and stores each run as it ends."""
-    futures: dict[concurrent.futures.Future[Run | str], tuple[str, RunSpec]] = {}
+    """Make the ``missing`` runs; fills ``done`` and ``errors``, why runs failed, and stores each run as it ends."""
+    futures: dict[concurrent.futures.Future[Run | RunError], tuple[str, RunSpec]] = {}
     try:
         futures = {workers.submit(spec): (key, spec) for key, spec in missing}
         successes = 0
@@ -195,12 +207,13 @@ def _run_all(
                 raise MeasureError(
                     "a worker process died (out of memory, or ended from outside); finished runs are kept: start again"
                 ) from None
-            if isinstance(result, str):
-                store.save_failure(key, spec, result)
-                reasons[key] = result
-                if len(reasons) >= 3 and not successes:
+            if isinstance(result, RunError):
+                store.save_failure(key, spec, str(result))
+                errors[key] = result
+                if (len(errors) >= 3 and not successes) or (isinstance(result, FewRecordsError) and not done):
                     for other in futures:
                         other.cancel()
+                    _keep(_finished(futures, done), store)
                     return
             else:
                 store.save(key, result)
@@ -208,15 +221,22 @@ def _run_all(
                 successes += 1
             progress()
     except BaseException as error:
-        finished = [(key, future) for future, (key, _) in futures.items() if key not in done and future.done()]
+        finished = _finished(futures, done)
         workers.end()
         if isinstance(error, KeyboardInterrupt):
             _keep(finished, store)
         raise
 
 
-def _keep(finished: Sequence[tuple[str, concurrent.futures.Future[Run | str]]], store: Store) -> None:
-    """Store the runs that ended before an interruption and were not handled yet."""
+def _finished(
+    futures: Mapping[concurrent.futures.Future[Run | RunError], tuple[str, RunSpec]], done: Mapping[str, Run]
+) -> list[tuple[str, concurrent.futures.Future[Run | RunError]]]:
+    """The ``futures`` that ended, with their keys, without those of runs that are ``done``."""
+    return [(key, future) for future, (key, _) in futures.items() if key not in done and future.done()]
+
+
+def _keep(finished: Sequence[tuple[str, concurrent.futures.Future[Run | RunError]]], store: Store) -> None:
+    """Store the runs that ended before the others were given up and were not handled yet."""
     for key, future in finished:
         if not future.cancelled() and not future.exception():
             result = future.result()

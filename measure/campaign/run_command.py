@@ -113,8 +113,8 @@ def make_campaign(
 
     ``console``: shows progress; results are not printed; ``settings``: changes of the file (`load_campaign`).
     ``workers``: processes of this machine, or ``scheduler``: a Dask cluster (see
-    `measure.cluster.dask_workers.connect`). Raises `CampaignError` for what is wrong with the file, and `RunError` when
-    so many runs failed that nothing can be said.
+    `measure.cluster.dask_workers.connect`). Raises `CampaignError` for what is wrong with the file, and for an interval
+    that gives the first runs too few records, and `RunError` when so many runs failed that nothing can be said.
     """
     campaign, document = load_campaign(path, settings)
     directory = out or Path("results") / campaign.name
@@ -136,6 +136,8 @@ def make_campaign(
             outcome = execute_plan(
                 result.specs, store, keys=result.keys, workers=makers, started=bar.start, progress=bar.advance
             )
+        if outcome.too_short:
+            raise CampaignError(f"{document.where('sampling', 'every')}: {outcome.too_short}")
         first_use.wait()
         return _finish(result, outcome, directory, console, makers, can_explain=target == "emulated")
 

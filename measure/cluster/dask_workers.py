@@ -24,7 +24,7 @@ from measure.cluster.alignment import Similarities, Tile, aligner_with
 from measure.cluster.identity import difference, digest, machine_identity
 from measure.cluster.shipment import Packer
 from measure.console.worker_pool import main_module_hidden
-from measure.errors import CampaignError, MeasureError
+from measure.errors import CampaignError, MeasureError, RunError
 from measure.perturbation.similarity import Aligner
 from measure.perturbation.similarity import Comparison as Similarity
 
@@ -90,7 +90,7 @@ def connect(scheduler: str | Client, notify: Callable[[str], None] = lambda text
     return DaskWorkers(client, [client, *opened], notify)
 
 
-class RunFuture(Future[Run | str]):
+class RunFuture(Future[Run | RunError]):
     """A run on the cluster. Cancelling it takes it back from the scheduler, too."""
 
     def __init__(self, spec: RunSpec, take_back: Callable[[RunFuture], None]) -> None:
@@ -158,7 +158,7 @@ class DaskWorkers(Workers):
             target=self._client.run, args=(worker_side.prepare, target, machine), kwargs=arguments, daemon=True
         ).start()
 
-    def submit(self, spec: RunSpec) -> Future[Run | str]:
+    def submit(self, spec: RunSpec) -> Future[Run | RunError]:
         """Make a run on any worker. Its future has a `ClusterError` when the scheduler is gone."""
         future = RunFuture(spec, self._take_back)
         with self._lock:
@@ -232,7 +232,8 @@ class DaskWorkers(Workers):
             future.deaths += 1
             again = future.deaths < _MOST_DEATHS
             if not again:
-                _set(future, f"{_MOST_DEATHS} times its worker died: of too little memory, or ended from outside")
+                died = f"{_MOST_DEATHS} times its worker died: of too little memory, or ended from outside"
+                _set(future, RunError(died))
         except Exception as error:
             # Of a worker that died after its run, whose result was not fetched yet, Dask says that it was lost.
             future.deaths += 1
@@ -399,7 +400,7 @@ def _without_us(error: ImportError) -> str:
     return f"perturbation is not installed in its environment ({error})"
 
 
-def _set(future: RunFuture, result: Run | str) -> None:
+def _set(future: RunFuture, result: Run | RunError) -> None:
     with contextlib.suppress(InvalidStateError):
         future.set_result(result)
 

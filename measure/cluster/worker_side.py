@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from measure.campaign.run_types import Run, RunSpec
 from measure.cluster import shipment as files
+from measure.errors import RunError
 
 if TYPE_CHECKING:
     from distributed import Worker
@@ -46,8 +47,8 @@ def prepare(target: str, machine: str) -> None:
     target_named(target).prepare(machine)
 
 
-def execute(spec: RunSpec, shipment: files.Shipment) -> Run | str:
-    """Make a run with the files that were stored for it; the run, or the reason of its failure."""
+def execute(spec: RunSpec, shipment: files.Shipment) -> Run | RunError:
+    """Make a run with the files that were stored for it; the run, or why it failed."""
     from distributed import get_worker
 
     from measure.campaign.executor import make_run

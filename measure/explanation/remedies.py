@@ -86,7 +86,8 @@ def try_remedies(
     there, so are the next ones; these share the campaign's level (`CONFIRMING_SHARES`). None is judged again that
     leaves more than `HOPELESS` times delta: the first pairs, which may be too few for verdicts, only choose. Where the
     relations are equivalent by construction with a remedy, that is not judged again, and of those for any machine only
-    the best, if the first pairs show it to be equivalent. ``confirming`` is called before remedies are judged again.
+    the best, if the first pairs show it to be equivalent, and none if one of them is so by construction. ``confirming``
+    is called before remedies are judged again.
     """
     known = [(candidate, _needless(candidate, mechanisms)) for candidate in wanted]
     refused = [f"{candidate.name}: {reason}" for candidate, reason in known if reason]
@@ -113,6 +114,8 @@ def try_remedies(
     promising = [n for n, one in enumerate(remedies) if one.verdict not in BROKEN and not one.left > most]
     if solved:
         promising = [n for n in promising if remedies[n].on_any_machine and remedies[n].verdict == "equivalent"]
+        if any(remedies[n].by_construction for n in promising):
+            promising = []
     if promising:
         confirming()
         further = paired.further(CONFIRMING_PAIRS)
@@ -120,7 +123,9 @@ def try_remedies(
         shares = (1.0,) if solved else CONFIRMING_SHARES
         for n, share in zip(promising, shares, strict=False):
             again = _tried(further, judge, ranked[n][1], share=share)
-            remedies[n] = replace(again, gives_up=remedies[n].gives_up, confirming_pairs=CONFIRMING_PAIRS)
+            remedies[n] = replace(
+                again, gives_up=remedies[n].gives_up, confirming_pairs=CONFIRMING_PAIRS, by_construction=False
+            )
             if remedies[n].helps:
                 break
     return Tried(tuple(sorted(remedies, key=lambda one: one.rank)), tuple(refused))

@@ -54,7 +54,7 @@ def merge(directories: tuple[Path, ...], out: Path | None, kind: Any, baseline: 
     from measure.merging.command import load_all, print_merged
     from measure.merging.export import format_of, write_merged
     from measure.merging.merge_runs import merge_runs
-    from measure.merging.page import place_of_page, render_page
+    from measure.merging.page import check_other_merge, place_of_page, render_page
     from measure.result_files import check_file_place, write_text_atomically
 
     endings = {"parquet": "parquet", "csv": "csv", "chrome": "json", None: "parquet"}
@@ -71,9 +71,20 @@ def merge(directories: tuple[Path, ...], out: Path | None, kind: Any, baseline: 
         results.baseline(baseline), results.runs, align=align, channels=channels or None, scale=scale,
         alignment=alignment, curve=results.curve, verdicts=results.verdicts,
     )  # fmt: skip
+    check_other_merge(page_path, merged, path)
     write_merged(merged, path, chosen, results.clock_hz)
     warnings = (*results.warnings, *results.differing(alignment))
-    write_text_atomically(page_path, render_page(merged, directories, path, warnings))
+    options = _options(
+        ("--baseline", baseline), ("--align", align if align != "dtw" else None),
+        ("--scale", scale if scale != "zscore" else None), ("--step-penalty", step_penalty), ("--band", band),
+        *(("--channel", channel) for channel in channels),
+    )  # fmt: skip
+    write_text_atomically(page_path, render_page(merged, directories, path, warnings, options))
     console = command_console()
     print_merged(console, merged, warnings)
     console.print(f"Merged trace: {path}   Page: {page_path}", style="dim")
+
+
+def _options(*given: tuple[str, object]) -> list[str]:
+    """The words of options that have a value."""
+    return [word for name, value in given if value is not None for word in (name, str(value))]

@@ -14,16 +14,16 @@ from measure.merging.merge_runs import Merged
 from measure.result_files import write_atomically, write_text_atomically
 
 Format = Literal["parquet", "csv", "chrome"]
-_ENDINGS: dict[str, Format] = {".parquet": "parquet", ".csv": "csv", ".json": "chrome"}
+ENDINGS: dict[str, Format] = {".parquet": "parquet", ".csv": "csv", ".json": "chrome"}
 
 
 def format_of(path: Path) -> Format:
     """The format for the file's ending. Raises `CampaignError` for an unknown one."""
-    if path.suffix not in _ENDINGS:
+    if path.suffix not in ENDINGS:
         raise CampaignError(
-            f"{path}: got the ending '{path.suffix}', expected one of {', '.join(_ENDINGS)}; or give --format"
+            f"{path}: got the ending '{path.suffix}', expected one of {', '.join(ENDINGS)}; or give --format"
         )
-    return _ENDINGS[path.suffix]
+    return ENDINGS[path.suffix]
 
 
 def write_merged(merged: Merged, path: Path, kind: Format, clock_hz: int) -> None:

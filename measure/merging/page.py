@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import html
+import json
+import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +15,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from measure.errors import CampaignError
+from measure.merging.export import ENDINGS
 from measure.merging.merge_runs import AlignedRun, Merged
 from measure.report.elements import Step, bullets, data_link, paragraph, section, table, to_do
 from measure.report.page import csv_uri, plain_page, verdict_class
@@ -19,6 +24,7 @@ from measure.report.traces import Line, Row, TraceFigure, scripts
 
 MADE_BY = '<meta name="generator" content="measure merge">'
 """Stands in the head of a page of this module."""
+_MERGE = re.compile(r'<meta name="merge" content="(\w+) ([^"]*)">')  # the merge's digest, and the name of its trace
 MOST_SHOWN = 10
 """Metrics that are drawn before anything is chosen."""
 MUCH_STRETCHED = 0.01
@@ -51,8 +57,31 @@ def _beginning(path: Path) -> str:
         raise CampaignError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def render_page(merged: Merged, directories: Sequence[Path], merged_file: Path, warnings: Sequence[str] = ()) -> str:
-    """The page as text. ``merged_file``: the trace that it is about; ``warnings``: beside those of ``merged``."""
+def check_other_merge(page: Path, merged: Merged, merged_file: Path) -> None:
+    """Check that ``page``, if there is one, may become that of ``merged_file``: traces of one merge in several formats
+    share their page. Raises `CampaignError` when it is about another merge, whose trace is still beside it."""
+    found = _MERGE.search(_beginning(page)) if page.exists() else None
+    if found is None:
+        return
+    digest, trace = found[1], page.with_name(html.unescape(found[2]))
+    if digest != _digest(merged) and trace.name != merged_file.name and trace.exists():
+        raise CampaignError(
+            f"{page}: is the page of {trace.name}, which is another merge, and would be written over by the page of "
+            f"{merged_file.name}; choose another name with --out"
+        )
+
+
+def _digest(merged: Merged) -> str:
+    """Tells merges apart: by their baseline, runs, alignments and totals."""
+    return hashlib.sha256(json.dumps(merged.metadata()).encode()).hexdigest()[:16]
+
+
+def render_page(
+    merged: Merged, directories: Sequence[Path], merged_file: Path, warnings: Sequence[str] = (),
+    options: Sequence[str] = (),
+) -> str:  # fmt: skip
+    """The page as text. ``merged_file``: the trace that it is about; ``warnings``: beside those of ``merged``;
+    ``options``: of the command that made it, without those of the file."""
     trace = merged.baseline.trace
     figures = _figures(merged)
     title = f"{len(merged.metrics)} metrics on one time base"
@@ -62,7 +91,7 @@ def render_page(merged: Merged, directories: Sequence[Path], merged_file: Path, 
     )
     told = (*merged.warnings, *warnings)
     parts = [
-        to_do(_headline(merged), _steps(merged, directories, merged_file), "Nothing."),
+        to_do(_headline(merged), _steps(merged, directories, merged_file, options), "Nothing."),
         *([section("Warnings", bullets(told))] if told else []),
         section("The metrics over time", figures[0].html()),
         _sources(merged),
@@ -70,7 +99,8 @@ def render_page(merged: Merged, directories: Sequence[Path], merged_file: Path, 
     ]
     return plain_page(
         title=Markup("{}").format(title), heading=Markup("{}").format(title), sub=Markup("{}").format(sub),
-        head=MADE_BY, content=Markup("\n").join(parts), scripts=scripts(figures),
+        head=f'{MADE_BY}<meta name="merge" content="{_digest(merged)} {html.escape(merged_file.name)}">',
+        content=Markup("\n").join(parts), scripts=scripts(figures),
     )  # fmt: skip
 
 
@@ -86,8 +116,9 @@ def _headline(merged: Merged) -> str:
     return f"Do not relate these to other metrics before you have read the warnings: {', '.join(doubtful)}."
 
 
-def _steps(merged: Merged, directories: Sequence[Path], merged_file: Path) -> list[Step]:
-    """What to do next, with commands."""
+def _steps(merged: Merged, directories: Sequence[Path], merged_file: Path, options: Sequence[str]) -> list[Step]:
+    """What to do next, with commands: those that merge again have the ``options`` of this merge."""
+    again = ["measure", "merge", *map(str, directories), *options]
     places, verdicts = [str(one) for one in directories], _verdicts(merged)
     steps = []
     if verdicts & {"perturbed", "changed"}:
@@ -112,17 +143,23 @@ def _steps(merged: Merged, directories: Sequence[Path], merged_file: Path) -> li
             Step(
                 "Where an alignment stretches, counts are placed only roughly. Alignment by the program's own "
                 "instructions does not follow noise:",
-                (shlex.join(["measure", "merge", *places, "--align", "progress", "--out", str(merged_file)]),),
+                (shlex.join([*again, "--align", "progress", "--out", str(_by_progress(merged_file))]),),
             )
         )
     if merged_file.suffix != ".json":
         steps.append(
             Step(
                 "See the metrics as counters in Perfetto, at ui.perfetto.dev:",
-                (shlex.join(["measure", "merge", *places, "--out", str(merged_file.with_suffix(".json"))]),),
+                (shlex.join([*again, "--out", str(merged_file.with_suffix(".json"))]),),
             )
         )
     return steps
+
+
+def _by_progress(merged_file: Path) -> Path:
+    """The file of the same merge aligned by progress: under another name, as its page is another one."""
+    ending = merged_file.suffix if merged_file.suffix in ENDINGS else ".parquet"
+    return merged_file.with_name(f"{merged_file.stem}-progress{ending}")
 
 
 def _figures(merged: Merged) -> tuple[TraceFigure, ...]:

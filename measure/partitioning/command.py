@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, get_args
 from measure.arguments import check_number, check_word
 from measure.campaign.campaign_file import load_campaign
 from measure.campaign.executor import Workers
+from measure.campaign.explained import stored_findings
 from measure.campaign.first_use import Preparation
 from measure.campaign.machine_kind import check_emulated
+from measure.campaign.plan_file import load_plan
 from measure.campaign.store import Store
 from measure.cluster.choice import workers_on
 from measure.console.command_words import shown_path, words_of_campaign
@@ -153,10 +155,12 @@ def search_partition(request: Request, console: Console, spent_seconds: float = 
     )
     exit_status = 1 if failed else session.exit_status
     if found.is_empty and (directory / "partition.json").exists():
-        return Searched(outcome, (), next_steps(outcome, _next_commands(request, outcome, ())), exit_status, directory)
+        return Searched(
+            outcome, (), next_steps(outcome, _next_commands(request, outcome, campaign, ())), exit_status, directory
+        )
     write_result(directory / "partition.json", summary_of(outcome))
     files = write_campaigns(outcome, campaign, document, directory)
-    steps = next_steps(outcome, _next_commands(request, outcome, files))
+    steps = next_steps(outcome, _next_commands(request, outcome, campaign, files))
     write_text_atomically(directory / "partition.html", render_page(outcome, steps))
     return Searched(outcome, (directory / "partition.html", *files), steps, exit_status)
 
@@ -374,19 +378,39 @@ def _outcome(
     )
 
 
-def _next_commands(request: Request, outcome: PartitionResult, campaigns: Sequence[Path]) -> NextCommands:
-    """What may come next; nothing to collect without a group that was measured, or where all that were are not good."""
+def _next_commands(
+    request: Request, outcome: PartitionResult, campaign: Campaign, campaigns: Sequence[Path]
+) -> NextCommands:
+    """What may come next; nothing to collect without a group that was measured, or where all that were are not good.
+
+    ``campaign``: that was searched; ``campaigns``: files that collect the groups.
+    """
     runs, merge, explain = [], "", []
     if outcome.best.groups or outcome.with_status("undecided"):
         runs = [f"measure run {shown_path(str(path))}" for path in campaigns]
         results = " ".join(shlex.quote(f"results/{outcome.name}-{path.stem}") for path in campaigns)
         merge = f"measure merge {results} --out merged.parquet"
-    if len(outcome.hardware) == 1:  # with more, the campaign cannot be run as it is
+    remedies = _remedies(campaign)
+    if remedies is None and len(outcome.hardware) == 1:  # with more, the campaign cannot be run as it is
         explain = [
             f"measure run {words_of_campaign(str(request.campaign), request.settings)}",
             f"measure explain {shlex.quote(f'results/{outcome.name}')}",
         ]
-    return NextCommands(_command_again(request), tuple(runs), merge, tuple(explain))
+    return NextCommands(_command_again(request), tuple(runs), merge, tuple(explain), remedies or ())
+
+
+def _remedies(campaign: Campaign) -> tuple[str, ...] | None:
+    """Commands for the campaigns with remedies of the explanation of ``campaign``; None if it was not explained."""
+    results = Path("results") / campaign.name
+    try:
+        plan = load_plan(results)
+    except CampaignError:
+        return None
+    told = stored_findings(results, plan) if plan.campaign == campaign else None
+    if told is None:
+        return None
+    remedies = [one for findings in told.values() for one in findings if one.kind == "remedy"]
+    return tuple(command for one in remedies for command in one.commands_in(shlex.quote(str(results))))
 
 
 def _print_outcome(outcome: PartitionResult, console: Console) -> None:

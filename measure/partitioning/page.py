@@ -35,13 +35,14 @@ class NextCommands:
     """Command lines that may come next; empty where there is none.
 
     ``again``: goes on with the search; ``runs``: collect the groups; ``merge``: joins their runs; ``explain``: say what
-    perturbs, and try remedies.
+    perturbs, and try remedies; ``remedies``: run the campaigns with remedies where that is done.
     """
 
     again: str = ""
     runs: tuple[str, ...] = ()
     merge: str = ""
     explain: tuple[str, ...] = ()
+    remedies: tuple[str, ...] = ()
 
 
 def render_page(outcome: PartitionResult, steps: Sequence[Step]) -> str:
@@ -71,7 +72,9 @@ def next_steps(outcome: PartitionResult, commands: NextCommands) -> tuple[Step, 
         steps.append(
             Step(f"Not shown to be good even alone: {', '.join(alone)}. Count what fires less often for the same "
                  "quantity, or in a second run without timing (`method: second_run`)."
-                 + (" What perturbs, and which remedy helps:" if commands.explain else ""), commands.explain)
+                 + (" What perturbs, and which remedy helps:" if commands.explain else "")
+                 + (" With the remedies that `measure explain` found:" if commands.remedies else ""),
+                 commands.explain + commands.remedies)
         )  # fmt: skip
     return tuple(steps)
 

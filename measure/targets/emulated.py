@@ -31,7 +31,7 @@ from emulator.timing.machine_file import parse_machine
 from instrumenter.errors import InstrumenterError
 from instrumenter.sampler_format import TRACE_PATH, read_sampler_trace
 from measure.campaign.run_types import Run, RunSpec, Trace, ended_with
-from measure.errors import RunError
+from measure.errors import FewRecordsError, RunError
 from measure.perturbation.analysis_types import FEWEST_RECORDS
 from measure.targets.program_file import files_of, program_of
 from measure.targets.second_run import MeasuredRun, clock_of, count_in_second_run
@@ -107,7 +107,7 @@ class EmulatedTarget:
             second = count_in_second_run(spec, layout, measured, hotness_threshold(replace(spec, layout_seed=None)))
         trace = _trace_of_signal(captured, spec, probes) if signal_mode else _trace_of(samples, spec, probes, second)
         if trace.n_records < FEWEST_RECORDS:
-            raise RunError(
+            raise FewRecordsError(
                 f"the run has only {trace.n_records} records of {spec.interval} {spec.interval_unit}, expected at "
                 f"least {FEWEST_RECORDS}: sample at a shorter interval or give the program more work"
             )
@@ -131,10 +131,12 @@ class EmulatedTarget:
 
 @dataclass(frozen=True)
 class PartTiming:
-    """What the first part of a run took. ``seconds``: set-up included; ``ended``: whether it was the whole run."""
+    """What the first part of a run took. ``set_up_seconds``: to link and to start it; ``seconds``: for its
+    instructions; ``ended``: whether it was the whole run."""
 
     instructions: int
     cycles: int
+    set_up_seconds: float
     seconds: float
     ended: bool
 
@@ -142,7 +144,7 @@ class PartTiming:
 def time_part(spec: RunSpec, instructions: int) -> PartTiming:
     """Execute the first ``instructions`` of a run on its machine, without taking records.
 
-    The time is the processor's, which other work on the machine does not make longer. Raises `RunError` when the
+    Times are the processor's, which other work on the machine does not make longer. Raises `RunError` when the
     program fails before.
     """
     started = _processor_seconds()
@@ -155,11 +157,12 @@ def time_part(spec: RunSpec, instructions: int) -> PartTiming:
             counters=Pmu(core, spec.hardware_metrics), clock_hz=config.clock_hz, seed=spec.seed, timer_phase=phase,
             background=False, optimise_executions=hotness_threshold(spec),
         ) as machine:  # fmt: skip
+            set_up = _processor_seconds()
             machine.advance_to_instructions(instructions)
             if machine.ending is not None:
                 check_ending(machine, files, spec.exit_status)
-            ended = machine.ending is not None
-            return PartTiming(machine.instructions, core.cycles, _processor_seconds() - started, ended)
+            ended, end = machine.ending is not None, _processor_seconds()
+            return PartTiming(machine.instructions, core.cycles, set_up - started, end - set_up, ended)
     except EmulatorError as error:
         raise RunError(str(error)) from error
 

@@ -2,7 +2,7 @@
 
 With a counter named ``perturbing*`` the first two metrics of a run are decoupled, and that counter counts most; one
 named ``silent*`` counts nothing, one named ``rare*`` little, and the hardware metric `NEVER` never happens. The
-arguments ``fail`` and ``sleep`` make a run fail or take long.
+arguments ``fail``, ``short`` and ``sleep`` make a run fail, have too few records, or take long.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 import numpy as np
 
 from measure.campaign.run_types import Run, RunSpec
-from measure.errors import RunError
+from measure.errors import FewRecordsError, RunError
 
 NEVER = "PAPI_FSQ_INS"
 _RECORDS = 300
@@ -29,6 +29,8 @@ class FakeTarget:
         """Make up a trace from the spec's seed."""
         if "fail" in spec.arguments:
             raise RunError("the program ended with exit status 3; its last words: boom")
+        if "short" in spec.arguments:
+            raise FewRecordsError(f"the run has only 5 records of {spec.interval} {spec.interval_unit}")
         if "sleep" in spec.arguments:
             time.sleep(0.3)
         rng = np.random.default_rng(spec.seed)

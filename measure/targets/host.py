@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from instrumenter.errors import InstrumenterError
 from instrumenter.host_sampler_format import HostRecords, read_host_trace
 from measure.campaign.run_types import Run, RunSpec, Trace, ended_with
-from measure.errors import RunError
+from measure.errors import FewRecordsError, RunError
 from measure.host.description import HostDescription, parse_host
 from measure.host.metrics import MIGRATIONS, PROCESSOR_TIME, SWITCHES, TICKS, events_of
 from measure.host.processor import SAME_ADDRESSES
@@ -52,7 +52,7 @@ class HostTarget:
                 raise RunError(f"the program left no trace: {error}") from None
         trace, instructions, time_ns = _trace_of(records, spec)
         if trace.n_records < FEWEST_RECORDS:
-            raise RunError(
+            raise FewRecordsError(
                 f"the run has only {trace.n_records} records of {spec.interval / 1e6:g} ms, expected at least "
                 f"{FEWEST_RECORDS}: sample at a shorter interval or give the program more work"
             )

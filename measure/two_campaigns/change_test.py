@@ -37,9 +37,9 @@ class ChangeTest:
     """The test of one pair of metrics.
 
     ``before``, ``after``: mean change of z by instrumentation in each campaign; ``difference``: after minus before;
-    ``ci``: its 1 - 2 alpha interval; ``simultaneous``: its interval that holds for all pairs together; ``p_adjusted``:
-    familywise over the pairs of the variant; nan where undefined. ``verdict``: on the difference, in the words of
-    `measure.perturbation.analysis_types.Perturbation`.
+    ``ci``: its 1 - 2 alpha interval; ``simultaneous``: its interval that holds for all pairs together, without bounds
+    where the runs are too few for one; ``p_adjusted``: familywise over the pairs of the variant; nan where undefined.
+    ``verdict``: on the difference, in the words of `measure.perturbation.analysis_types.Perturbation`.
     """
 
     before: float
@@ -97,7 +97,8 @@ def _max_t(
     before: NDArray[np.float64], after: NDArray[np.float64], paired: bool, delta: float, level: float,
     n_permutations: int, seed: int,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:  # fmt: skip
-    """Familywise p-values ``(P,)``, and half-widths of intervals that all hold together."""
+    """Familywise p-values ``(P,)``, and half-widths of intervals that all hold together: inf if there are too few
+    labellings for one."""
     if paired:
         labels = sign_flips(len(before), n_permutations, seed).labels
     else:
@@ -110,7 +111,10 @@ def _max_t(
 
     differences, errors = tested(np.zeros(before.shape[1]))
     shifted = ratios(*tested(np.clip(differences[0], -delta, delta)))
-    return max_t(ratios(differences, errors)).p_adjusted, critical_value(extremes(shifted).largest, level) * errors[0]
+    critical = critical_value(extremes(shifted).largest, level)
+    # With too few labellings also pairs whose error is 0 have no bounds.
+    half = critical * errors[0] if np.isfinite(critical) else np.full(errors.shape[1], critical)
+    return max_t(ratios(differences, errors)).p_adjusted, half
 
 
 def _judged(test: ChangeTest, assessable: bool, delta: float, level: float) -> ChangeTest:

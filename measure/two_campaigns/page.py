@@ -27,6 +27,8 @@ _change = partial(number_text, sign=True)
 
 
 def _interval(ends: tuple[float, float]) -> str:
+    if all(map(math.isinf, ends)):
+        return "none: too few runs"
     return f"{_change(ends[0])} to {_change(ends[1])}" if all(map(math.isfinite, ends)) else "-"
 
 

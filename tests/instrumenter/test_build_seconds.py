@@ -32,7 +32,7 @@ def missing_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         return True
 
     ready = tmp_path / "ready"
-    monkeypatch.setattr(Toolchain, "_ready", lambda self, cplusplus: ready)
+    monkeypatch.setattr(Toolchain, "_ready", lambda self, cplusplus, lto=False: ready)
     monkeypatch.setattr(Toolchain, "lacks_c_library", property(lambda self: not ready.exists()))
     monkeypatch.setattr(Toolchain, "_make_c_library", make)
 

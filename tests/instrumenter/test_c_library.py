@@ -216,8 +216,8 @@ def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Toolchain, l
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     made: list[str] = []
 
-    def let_zig(self: Toolchain, cplusplus: bool) -> bool:
-        made.append("zig, with C++" if cplusplus else "zig")
+    def let_zig(self: Toolchain, cplusplus: bool, lto: bool) -> bool:
+        made.append(f"zig{', with C++' * cplusplus}{', for -flto' * lto}")
         return True
 
     def make(zig: str, target: str, folder: Path, *_: object, common: bool) -> None:
@@ -237,6 +237,16 @@ def test_it_is_made_once_for_each_target_and_not_for_cplusplus(tmp_path: Path, m
         compiler.prepare()
         compiler.prepare("c++")
     assert made == [guest.target, "zig, with C++", HOST_TARGET, "zig, with C++", "zig", "zig, with C++"]
+
+
+def test_links_with_lto_have_a_cplusplus_library_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which the compiler would make in the link, whose time would be that of each further program."""
+    guest, made = fresh(tmp_path, monkeypatch)
+    monkeypatch.setattr(Toolchain, "run", lambda self, *arguments: (0, b"", b""))
+    for flags in ("-flto", "-flto=thin", "-flto -fno-lto", "-O2"):
+        guest.run_link(["a.o", *flags.split(), "-lc++"], tmp_path, "c++")
+    assert made == ["zig, with C++, for -flto", "zig, with C++"]
+    assert guest.library_seconds > 0
 
 
 @pytest.mark.parametrize("error", [ToolchainError("another version"), OSError("full"), ValueError("no such word")])

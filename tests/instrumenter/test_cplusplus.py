@@ -13,7 +13,7 @@ from elftools.elf.elffile import ELFFile
 
 from emulator.machine import Machine
 from emulator.probes import EventCounter
-from instrumenter.building.generated_sources import preprocess_all
+from instrumenter.building.generated_sources import generate, preprocess_all
 from instrumenter.building.program_build import Build, build_program
 from instrumenter.building.project import Project, ProjectRecipe
 from instrumenter.building.toolchain import Toolchain
@@ -283,6 +283,22 @@ def test_entries_are_what_probes_see(source: Path) -> None:
 def test_what_cannot_be_counted_is_said(source: Path, spec: dict[str, Any], message: str) -> None:
     with pytest.raises(InstrumenterError, match=message):
         build_program([source], ["-O0", "-std=c++20"], {"m": MetricSpec.model_validate(spec)})
+
+
+def test_allocations_inside_the_library_are_said_not_to_be_counted(tmp_path: Path) -> None:
+    source = tmp_path / "grow.cpp"
+    source.write_text("#include <vector>\nint main() { std::vector<int> grown; grown.push_back(1); return 0; }\n")
+    preprocessed = preprocess_all([source], [], Toolchain())
+    said = "allocations inside the C++ library, such as those of its containers and strings, are not counted"
+    with pytest.raises(SpecError) as caught:
+        generate(preprocessed, [], {"m": MetricSpec(event="alloc")})
+    assert str(caught.value) == f"metric 'm': no line of {source} has its event (alloc heap); {said}"
+    with_new = {source: preprocessed[source].replace("grown;", "grown; delete new int;")}
+    made = generate(with_new, [], {"m": MetricSpec(event="alloc"), "n": MetricSpec(event="entry", function="main")})
+    assert made.sites == {"m": 1, "n": 1}
+    assert made.warnings == (f"metric 'm': {said}",)
+    without = {source: "int main() { delete new int; return 0; }"}
+    assert generate(without, [], {"m": MetricSpec(event="alloc")}).warnings == ()
 
 
 def test_a_name_that_means_several_functions(tmp_path: Path) -> None:

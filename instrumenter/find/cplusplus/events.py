@@ -29,7 +29,7 @@ from instrumenter.find.cplusplus.names import (
 )
 from instrumenter.find.evaluation import evaluated, text_of
 from instrumenter.find.events import Finder, Wanted
-from instrumenter.find.sites import Form, FoundSites
+from instrumenter.find.sites import LIBRARY_ALLOCATIONS, Form, FoundSites
 from instrumenter.rewrite.counter_layout import ALLOCATORS
 from instrumenter.spec.software_metrics import MetricSpec
 
@@ -37,6 +37,7 @@ _SCOPES = (CursorKind.NAMESPACE, CursorKind.LINKAGE_SPEC, CursorKind.UNEXPOSED_D
 _BODIES = (CursorKind.COMPOUND_STMT, CursorKind.CXX_TRY_STMT, CursorKind.UNEXPOSED_STMT)  # the last: of a coroutine
 _ASSIGNING = re.compile(r"operator(?:[-+*/%&|^]|<<|>>)?=|operator(?:\+\+|--)")
 _UNEVALUATED = re.compile(rb"(noexcept|requires|__builtin_(offsetof|constant_p))\b")
+_CONTAINERS = b'/__memory/allocator.h"'  # in a line marker: the header by which containers and strings allocate
 _PLACEMENT = re.compile(rb"(?:::\s*)?new\s*\(")
 
 
@@ -82,11 +83,22 @@ class CplusplusFinder(Finder):
         self._choose()
         for function in self._found:
             self._visit_cplusplus(function)
+        self._warn_of_library_allocations()
         for metric, reached in self._reached.items():
             choose_names(metric, self._names[metric, "callee"], reached)
         for (metric, key), meant in self._meant.items():
             self.events.meant[metric, key] = {"::".join(parts) for parts in meant}
         return self.events
+
+    def _warn_of_library_allocations(self) -> None:
+        """Warn for metrics that count allocations if the text has the allocator of the library's containers.
+
+        The sentence has no place: one for all sources of a program suffices.
+        """
+        self.events.allocates_in_headers = _CONTAINERS in self.text
+        if self.events.allocates_in_headers:
+            counting = [metric for metric, spec in self.metrics.items() if spec.event in ("alloc", "alloc_bytes")]
+            self.events.warnings += [f"metric '{metric}': {LIBRARY_ALLOCATIONS}" for metric in counting]
 
     # --- functions and names
     def _collect(self, scope: Cursor) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from rich.console import Console
 
 from measure.campaign.campaign_file import load_campaign
-from measure.campaign.event_counts import CountedRun, count_events
+from measure.campaign.event_counts import CountedRun, count_events, print_counts
 from measure.cli import main
 from measure.errors import CampaignError, RunError
 from tests.measure.shown_tables import widest_row
@@ -102,6 +105,14 @@ def test_what_never_fires_is_said_first_and_all_fits(folder: Path, monkeypatch: 
     assert "In no variant" not in one_by_one.output
     assert sorted(path.name for path in folder.iterdir()) == ["c.yaml", "demo.c", "numbers.txt"]
     assert measure("run", "--counts", folder / "c.yaml", "--out", folder / "out").exit_code == 2
+
+
+def test_what_a_counter_may_miss_is_said(folder: Path) -> None:
+    campaign, document = load_campaign(folder / "c.yaml")
+    found = replace(count_events(campaign, document), warnings=("metric 'heap': allocations are not counted",))
+    text = io.StringIO()
+    print_counts(found, campaign, document, Console(file=text, width=80))
+    assert "! A counter may miss events: metric 'heap': allocations are not counted." in text.getvalue()
 
 
 def test_the_example_of_the_readme_counts(tmp_path: Path) -> None:

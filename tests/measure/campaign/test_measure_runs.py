@@ -253,6 +253,15 @@ def test_failing_runs_are_reported_with_their_reason(folder: Path) -> None:
 
 
 @pytest.mark.slow
+def test_an_interval_that_is_too_long_ends_the_campaign_with_its_place(folder: Path) -> None:
+    write_campaign(folder, argument="short")
+    result = run_fake(folder)
+    assert result.exit_code == 2
+    assert f"{folder}/c.yaml:4: the run has only 5 records of 4000 cycles" in result.output.replace("\n", "")
+    assert not (folder / "out" / "report.html").exists()
+
+
+@pytest.mark.slow
 def test_two_processes_do_not_share_a_directory(folder: Path) -> None:
     from measure.campaign.store import Store
 

@@ -59,15 +59,18 @@ class JudgedByName:
                 raise MeasureError("does not build")
             verdict = (again if further else first)[candidate.name]
             left = self.left.get(candidate.name, 0.1 + 0.01 * list(first).index(candidate.name))
-            alike = candidate.name in self.alike
+            alike = candidate.name in (self.alike_again if further else self.alike)
             return Remedy(
-                candidate.name, "", verdict, judged, left, 0, "nothing", by_construction=alike, on_any_machine=not alike
+                candidate.name, "", verdict, judged, left, 0, "nothing", by_construction=alike,
+                on_any_machine=not alike or candidate.name in self.on_any_machine,
             )  # fmt: skip
 
         monkeypatch.setattr(tested, "_tried", tried)
         monkeypatch.setattr(tested, "Judge", lambda paired, relations: None)
         self.left: dict[str, float] = {}
         self.alike: set[str] = set()  # equivalent by construction
+        self.alike_again: set[str] = set()  # in further pairs
+        self.on_any_machine: set[str] = set()  # also if by construction
         self.shares: dict[str, float] = {}
 
     def try_all(
@@ -152,6 +155,29 @@ def test_what_is_equivalent_by_construction_comes_first_and_spares_judging_the_o
     open_ones: dict[str, Verdict] = dict.fromkeys("ab", "inconclusive")
     runs = JudgedByName(monkeypatch, open_ones, open_ones)
     assert "b" in [one.name for one in runs.try_all("ab", unless={"b": "a"}).remedies]
+
+
+def test_nothing_is_judged_again_beside_what_is_equivalent_by_construction_on_any_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As a hardware metric in place of a counter."""
+    runs = JudgedByName(monkeypatch, dict.fromkeys("abc", "equivalent"), dict.fromkeys("abc", "equivalent"))
+    runs.alike, runs.on_any_machine, runs.left = {"a", "b"}, {"b"}, {"b": 0.0}
+    found = runs.try_all("abc").remedies
+    assert runs.again == []
+    assert [(one.name, one.helps, one.confirming_pairs) for one in found] == [
+        ("b", True, 0),
+        ("a", True, 0),
+        ("c", False, 0),
+    ]
+
+
+def test_a_verdict_of_further_pairs_is_not_by_construction(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first pairs differ in what the machine counts, also where none of the further ones does."""
+    runs = JudgedByName(monkeypatch, {"a": "equivalent"}, {"a": "equivalent"})
+    runs.alike_again = {"a"}
+    (best,) = runs.try_all("a").remedies
+    assert (best.by_construction, best.confirming_pairs) == (False, CONFIRMING_PAIRS)
 
 
 @pytest.mark.parametrize("layouts", [1, "each run"])

@@ -122,6 +122,31 @@ def test_the_page_is_beside_the_merged_trace_under_its_name(results: Path, tmp_p
     assert again.exit_code == 0, again.output
 
 
+def test_the_commands_of_the_page_merge_as_the_page_says(results: Path, tmp_path: Path) -> None:
+    given = ("--baseline", "1", "--scale", "rank", "--step-penalty", "0.0", "--channel", "PAPI_LD_INS")
+    done = measure(results, *given, "--out", tmp_path / "m.parquet")
+    assert done.exit_code == 0, done.output
+    page = (tmp_path / "m.html").read_text()
+    again = f"measure merge {results} {' '.join(given)}"
+    assert f'data-copy="{again} --out {tmp_path}/m.json"' in page
+    assert f'data-copy="{again} --align progress --out {tmp_path}/m-progress.parquet"' in page
+
+
+def test_no_page_takes_the_place_of_another_merges(results: Path, tmp_path: Path) -> None:
+    by_progress = (results, "--align", "progress")
+    for options in ((results, "--out", tmp_path / "m.parquet"), (*by_progress, "--out", tmp_path / "m.parquet")):
+        assert measure(*options).exit_code == 0  # the same trace, merged anew
+    page = (tmp_path / "m.html").read_text()
+    done = measure(results, "--out", tmp_path / "m.json")
+    assert done.exit_code == 2
+    assert "m.html: is the page of m.parquet, which is another merge" in " ".join(done.output.split())
+    assert (tmp_path / "m.html").read_text() == page
+    assert not (tmp_path / "m.json").exists()
+    assert measure(*by_progress, "--out", tmp_path / "m.json").exit_code == 0
+    (tmp_path / "m.json").unlink()
+    assert measure(results, "--out", tmp_path / "m.csv").exit_code == 0  # the page's trace is gone
+
+
 def test_no_page_but_its_own_is_written_over(results: Path, tmp_path: Path) -> None:
     (results / "report.html").write_text("<!doctype html>a report")
     done = measure(results, "--out", results / "report.parquet")

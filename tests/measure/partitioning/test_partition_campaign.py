@@ -16,7 +16,7 @@ from measure.campaign.plan import make_plan
 from measure.campaign.plan_file import load_plan
 from measure.campaign.store import Store
 from measure.console.command_words import shown_path
-from measure.errors import CampaignError
+from measure.errors import CampaignError, RunError
 from measure.partitioning import command
 from measure.partitioning.cli import partition
 from measure.partitioning.group_verdicts import Accept, decide, with_caveat
@@ -59,14 +59,14 @@ def fake_runs_stay_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """A fake run takes a millisecond, starting a worker for it a second."""
     real = executor._run_all
 
-    def run_all(missing, store, workers, done, reasons, progress) -> None:  # type: ignore[no-untyped-def]
+    def run_all(missing, store, workers, done, errors, progress) -> None:  # type: ignore[no-untyped-def]
         if any(spec.target != "fake" for _, spec in missing):
-            real(missing, store, workers, done, reasons, progress)
+            real(missing, store, workers, done, errors, progress)
             return
         for key, spec in missing:
             result = executor.make_run(spec)
-            if isinstance(result, str):
-                reasons[key] = result
+            if isinstance(result, RunError):
+                errors[key] = result
             else:
                 store.save(key, result)
                 done[key] = result
@@ -145,7 +145,9 @@ def test_fake_campaign_from_search_to_campaign_file(folder: Path) -> None:
     assert (result_of(folder)["tested_now"], result_of(folder)["runs_made"]) == (7, 0)
 
 
-def test_without_a_good_group_there_is_no_campaign_to_run_but_what_to_do(folder: Path) -> None:
+def test_without_a_good_group_there_is_no_campaign_to_run_but_what_to_do(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run(folder)
     text = (folder / "c.yaml").read_text()
     start = text.index("  rounds:")
@@ -166,6 +168,11 @@ def test_without_a_good_group_there_is_no_campaign_to_run_but_what_to_do(folder:
     assert not (folder / "out" / "partition.yaml").exists()  # of the search before
     page = (folder / "out" / "partition.html").read_text()
     assert 'data-copy="measure explain results/demo"' in page
+    monkeypatch.setattr(command, "_remedies", lambda campaign: ("measure run results/demo/explain/all.yaml",))
+    lines = [line.strip() for line in run(folder).output.splitlines()]
+    assert lines[-1] == "measure run results/demo/explain/all.yaml"
+    assert lines[-2].endswith("With the remedies that `measure explain` found:")
+    assert "measure explain results/demo" not in lines
 
 
 def test_counters_split_the_hardware_metrics_over_campaign_files(folder: Path) -> None:

@@ -18,6 +18,7 @@ from measure.campaign import executor
 from measure.campaign.campaign_file import load_campaign
 from measure.campaign.run_types import BASELINE, RunSpec
 from measure.campaign.store import Store
+from measure.errors import RunError
 from measure.partitioning import command, oracle
 from measure.partitioning.budget import Budget
 from measure.partitioning.cli import partition
@@ -54,7 +55,7 @@ class SlowMachine:
         self.made: list[RunSpec] = []
 
     def run_all(
-        self, missing: Sequence[tuple[str, RunSpec]], store: Store, workers: object, done: dict, reasons: dict,
+        self, missing: Sequence[tuple[str, RunSpec]], store: Store, workers: object, done: dict, errors: dict,
         progress: Callable[[], None],
     ) -> None:  # fmt: skip
         for key, spec in missing:
@@ -63,8 +64,8 @@ class SlowMachine:
                 self.load = self.load_at_end
                 raise OutOfTime
             run = executor.make_run(spec)
-            if isinstance(run, str):
-                reasons[key] = run
+            if isinstance(run, RunError):
+                errors[key] = run
             else:
                 store.save(key, run)
                 done[key] = run

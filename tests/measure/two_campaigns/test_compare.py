@@ -28,6 +28,7 @@ from measure.two_campaigns.comparison import (
     _rho,
 )
 from measure.two_campaigns.design_facts import different_programs, differing_facts
+from measure.two_campaigns.page import _interval
 from tests.measure.demo_program import CAMPAIGN, PROGRAM
 from tests.measure.report.page_structure import csv_in
 from tests.measure.shown_tables import widest_row
@@ -109,6 +110,20 @@ def test_the_smallest_p_is_that_of_a_difference_of_any_size(runs: tuple[int, int
         before, after, paired=paired, delta=0.2, alpha=0.05, comparisons=1, assessable=[True], seed=1
     )
     assert found[0].p_adjusted == pytest.approx(smallest_p(*runs, paired=paired))
+
+
+def test_too_few_runs_have_no_interval_that_holds_for_all_pairs() -> None:
+    """Neither have pairs that do not vary, whose standard error is 0. Warnings of numpy are errors."""
+    before, after = np.zeros((6, 2)), np.zeros((6, 2))
+    before[:, 0] = np.random.default_rng(1).normal(0, 0.1, 6)
+    with np.errstate(all="raise"):
+        found = compare_changes(
+            before, after, paired=True, delta=0.2, alpha=0.0125, comparisons=1, assessable=[True] * 2, seed=1
+        )
+    assert [one.simultaneous for one in found] == [(-np.inf, np.inf)] * 2
+    assert [one.verdict for one in found] == ["equivalent"] * 2
+    assert _interval(found[1].simultaneous) == "none: too few runs"
+    assert _interval(found[1].ci) == "+0.000 to +0.000"
 
 
 def test_a_p_value_stands_beside_its_level_and_too_few_runs_are_said() -> None:
