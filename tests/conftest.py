@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Generator
 
 import pytest
@@ -16,6 +17,10 @@ settings.load_profile("without deadlines")
 
 # Tests that call the compiler themselves take what it made for the others, such as C libraries.
 os.environ.setdefault("ZIG_GLOBAL_CACHE_DIR", str(compiler_cache() / GLOBAL))
+
+# A shell that starts the tests in the background ignores Ctrl-C for them, and so for the programs that they interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SLOW_SECONDS = 10  # twice the limit: processors differ, and the first test of a kernel compiles it
 _BEGAN = pytest.StashKey[float]()

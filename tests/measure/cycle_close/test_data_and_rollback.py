@@ -232,22 +232,20 @@ def test_samples_that_come_later_count(program: Path) -> None:
     assert any(one.source != after.source for one, after in zip(found, reestimated, strict=True))
 
 
-# A loop over cyclically as many lines as the data cache has, and a few more or less: all hit or all miss, which reuse
-# times in powers of two do not tell apart.
-# 100 pages of 8 KiB fit the TLB, but not if they all fall into one of its sets. Sets of pages that are larger than
-# 4 KiB are not counted, so neither code nor waiting tells one from the other.
-LARGE_PAGES = load_machine(
+# 12 pages fit into four of the TLB's 256 sets, but not into one. The lowest 64 page numbers, by which sets are counted,
+# do not tell these apart, so neither code nor waiting tells one walk from the other.
+MANY_SETS = load_machine(
     Path(__file__).parents[3] / "configs" / "machines" / "strongarm.yaml",
-    ["memory.page_bytes=8192", "dtlb.entries=128", "dtlb.associativity=4", "dtlb.miss_penalty_cycles=60"],
+    ["dtlb.entries=1024", "dtlb.associativity=4", "dtlb.miss_penalty_cycles=60"],
 )
 PAGES = """
 static volatile char data[32 << 20];
 int main(void) {
   for (int round = 0; round < 13; round++) {
-    volatile long wanted = 64 + 8192 * (round % 2 ? 32 : 1);
+    volatile long wanted = 64 + 4096 * (round % 2 ? 256 : 64);
     long stride = wanted;
-    for (int times = 0; times < 1500; times++)
-      for (long i = 0; i < 100; i++) data[stride * i];
+    for (int times = 0; times < 12500; times++)
+      for (long i = 0; i < 12; i++) data[stride * i];
   }
   return 0;
 }
@@ -260,12 +258,12 @@ def test_a_phase_that_its_samples_do_not_explain_is_sampled_more_often(
     (tmp_path / "pages.c").write_text(PAGES)
     program = build_program([tmp_path / "pages.c"], ["-O1"]).elf_path
     settings = replace(DATA, warm_up="lines")
-    full = traced(program, "full", replace(settings, everything=True), LARGE_PAGES)
+    full = traced(program, "full", replace(settings, everything=True), MANY_SETS)
     cycles = np.array([one.events[Event.CYCLES] / one.instructions for one in full])
     assert cycles.max() > 3 * cycles.min()
 
     def off_and_simulated() -> tuple[float, int]:
-        found = traced(program, "predicting, lines", settings, LARGE_PAGES)
+        found = traced(program, "predicting, lines", settings, MANY_SETS)
         return deviation(full, found), sum(one.category is Category.SIMULATED for one in found)
 
     off, simulated = off_and_simulated()
@@ -287,14 +285,14 @@ def test_intervals_that_are_sampled_again_tell_how_far_off_estimates_are(tmp_pat
             return Machine(elf.read_bytes(), background=False)
 
         with make() as machine:
-            tracer = Tracer(machine, InOrderCore(LARGE_PAGES, 1), settings)
+            tracer = Tracer(machine, InOrderCore(MANY_SETS, 1), settings)
             for _ in tracer.intervals():
                 pass
             off[elf] = tracer.sampled_again
         with make() as machine:
-            first_run = profile(machine, LARGE_PAGES, settings)
+            first_run = profile(machine, MANY_SETS, settings)
         with make() as machine:
-            second_run = trace_second_run(machine, InOrderCore(LARGE_PAGES, 1), settings, first_run, 1)
+            second_run = trace_second_run(machine, InOrderCore(MANY_SETS, 1), settings, first_run, 1)
         drawn[elf] = second_run.checks
         simulated = [one.number for one in second_run.intervals if one.category is Category.SIMULATED]
         assert len(simulated) > len(drawn[elf])

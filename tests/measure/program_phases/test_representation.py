@@ -15,23 +15,23 @@ from measure.program_phases.homogeneity import homogeneity
 from measure.program_phases.representation import Representation, by_chance_percent, representation
 
 MACHINE = Path(__file__).parents[3] / "configs" / "machines" / "strongarm.yaml"
-LARGE_PAGES = ("--set", "memory.page_bytes=8192")
-# One loop whose pages spread over the sets of the TLB, or all fall into one: same code, same reuse times. Sets of pages
-# that are larger than 4 KiB are not counted.
+MANY_SETS = ("--set", "dtlb.entries=1024")
+# One loop whose pages fall into four of 256 sets of the TLB, or into one: same code, same reuse times. The lowest 64
+# page numbers, by which sets are counted, do not tell these apart.
 CONFLICTS = """\
 #include <stdlib.h>
 static volatile char data[1 << 25];
 __attribute__((noinline)) static void walk(long stride)
 {
-    for (int round = 0; round < 400; round++)
-        for (int page = 0; page < 100; page++)
+    for (int round = 0; round < 3334; round++)
+        for (int page = 0; page < 12; page++)
             (void)data[page * stride];
 }
 int main(int argc, char **argv)
 {
     int spread = argc > 1 ? atoi(argv[1]) : 3;
     for (int turn = 0; turn < 12; turn++)
-        walk(turn % 4 < spread ? 8192 + 64 : 32 * 8192 + 64);
+        walk(turn % 4 < spread ? 64 * 4096 + 64 : 256 * 4096 + 64);
     return 0;
 }
 """
@@ -45,7 +45,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def phases(source: Path, out: Path, *arguments: str, options: tuple[str, ...] = ()) -> str:
-    words = ["phases", "--interval", "20k", "--machine", str(MACHINE), *LARGE_PAGES, "--out", str(out), *options]
+    words = ["phases", "--interval", "20k", "--machine", str(MACHINE), *MANY_SETS, "--out", str(out), *options]
     words.append(str(source))
     result = CliRunner().invoke(main, [*words, *arguments])
     assert result.exit_code == 0, result.output
