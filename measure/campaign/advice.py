@@ -145,12 +145,13 @@ def more_runs(
             others = {name: one for name, one in needed.items() if name not in involved}
             more = max((one.extra for one in others.values()), default=0)
             how = _without(metric, more, campaign, campaign_words, run_seconds)
-            if len(involved) == len(needed) + len(hopeless):
-                what = "which every open pair involves, nothing may be open"
-            else:
-                also = f", and with the runs that would settle {_named(others)}, nothing may be open" if others else ""
-                what = f"which every open pair of {_named(involved)} involves{also}"
-            sentences.append(f"without {metric}, {what}: {how}.")
+            whose = "" if len(involved) == len(needed) + len(hopeless) else f" of {_named(involved)}"
+            also = f", and with the runs that would settle {_named(others)}" if others else ""
+            settled = (*involved, *others)
+            where = "" if {*needed, *hopeless} <= {*settled} else f" in {_named(settled)}"
+            sentences.append(
+                f"without {metric}, which every open pair{whose} involves{also}, nothing may be open{where}: {how}."
+            )
         if needed:
             what = f"settle {_named(needed)}"
             sentences.append(_by_more_runs(what, needed, campaign, campaign_words, looks, run_seconds))
@@ -298,7 +299,7 @@ def _behind_most(variants: Sequence[VariantReport]) -> tuple[str, tuple[str, ...
 def _without(metric: str, more: int, campaign: Campaign, campaign_words: str, run_seconds: float) -> str:
     """The command for a new campaign that leaves a hardware ``metric`` out and makes ``more`` baselines and replicates,
     and what it makes."""
-    larger = {"baselines": campaign.baselines + more, "replicates": campaign.replicates + more} if more else {}
+    larger = _larger(campaign, more)
     settings = [
         _hardware_metrics(one for one in campaign.hardware_metrics if one != metric),
         *(f"{key}={value}" for key, value in larger.items()),
@@ -308,9 +309,14 @@ def _without(metric: str, more: int, campaign: Campaign, campaign_words: str, ru
     return _new_campaign(command, campaign, runs, run_seconds, f"without-{metric}")
 
 
+def _larger(campaign: Campaign, more: int) -> dict[str, int]:
+    """The settings for ``more`` baselines and replicates than ``campaign`` has; none for 0."""
+    return {"baselines": campaign.baselines + more, "replicates": campaign.replicates + more} if more else {}
+
+
 def _with_more(more: int, campaign: Campaign, campaign_words: str, looks: int, run_seconds: float) -> str:
     """The command that makes ``more`` baselines and replicates than ``campaign`` has, what it makes, and why so."""
-    larger = {"baselines": campaign.baselines + more, "replicates": campaign.replicates + more} if more else {}
+    larger = _larger(campaign, more)
     runs = planned_runs(campaign.model_copy(update=larger))
     settings = "".join(f" --set {key}={value}" for key, value in larger.items())
     command = _settings_once(f"measure run {campaign_words}{settings}")

@@ -248,7 +248,8 @@ class Emitter:
 
     def touch(self, address: V, time: V, is_store: bool, selection: TraceSelection) -> None:
         """Store ``time`` (an i32) as the timestamp of the line at ``address``, also of its write if ``is_store``. If
-        reuse times are selected and that of the line is not short, count it, that of the page, and their sets.
+        reuse times are selected and that of the line is not short, count it and the turns of its set, and that of the
+        page if the access counted before was to another.
 
         The address may lie in a guard when the access is about to fault: the table covers all of 32 bits.
         """

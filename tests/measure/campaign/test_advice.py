@@ -263,6 +263,11 @@ def test_a_metric_behind_most_of_what_is_open_is_left_out_with_the_runs_for_the_
     extra = forecast(7, all_open.inner.spread_runs).extra
     assert f"--set baselines={campaign.baselines + extra} --set replicates={campaign.replicates + extra}" in without
     assert "would probably settle the variants all, functions" in more
+    hopeless = opened("functions", "inconclusive", 819)
+    without, *_ = texts(
+        more_runs([behind_m, replace(all_open, inner=replace(hopeless.inner, pairs=second))], campaign, FILE, 1)
+    )
+    assert "of the variant all involves, nothing may be open in the variant all: `" in without
 
 
 def test_more_runs_than_anybody_makes_are_no_step() -> None:
