@@ -1,10 +1,9 @@
 """The compiler's own cache, bounded: zig's folders ``local`` and ``global``, and markers of C libraries that are built.
 
 zig removes nothing from them. ``local`` can be lost as a whole whenever no compiler runs: it saves compiling the same
-again. ``global`` has the C libraries, too, which builds that are linked anew for every run name by their paths, and
-which take a quarter of a minute to build, with C++ two minutes. So each run of the compiler shares the lock `_RUNS`,
-and each process that links builds anew shares `_LIBRARIES` until it ends; a folder is moved away under these locks,
-which are not waited for.
+again. ``global`` has the C and C++ libraries, too, which take long to build, and which builds that are linked anew for
+every run name by their paths. So each run of the compiler shares the lock `_RUNS`, and each process that links builds
+anew shares `_LIBRARIES` until it ends; a folder is moved away under these locks, which are not waited for.
 
 A folder that is a link is the cache of another directory, which bounds it.
 """

@@ -59,10 +59,10 @@ class Reproduction(BaseModel):
     machine: Path = Field(description="Machine file, relative to this file.")
     interval_instructions: tuple[int, ...] = Field(min_length=1, description="Lengths of intervals.")
     thresholds: tuple[float, ...] = Field((0.25,), min_length=1, description="Of signatures' distance.")
-    ways: dict[str, dict[str, str | int | float | bool]] = Field(
+    configurations: dict[str, dict[str, str | int | float | bool]] = Field(
         {"paper": {}},
         min_length=1,
-        description="Ways of sampling: name: settings that differ from the paper's; 'samples' runs twice.",
+        description="Sampling configurations: name: settings that differ from the paper's; 'samples' runs twice.",
     )
     phases: PhaseSearch = PhaseSearch()
     skip_instructions: int = Field(0, ge=0, description="Skipped where a figure skips the start.")
@@ -76,38 +76,38 @@ class Reproduction(BaseModel):
         return lengths
 
     @model_validator(mode="after")
-    def _check_ways(self) -> Reproduction:
-        for name, way in self.ways.items():
+    def _check_configurations(self) -> Reproduction:
+        for name, configuration in self.configurations.items():
             known = [field.name for field in fields(Settings) if field.name not in _SWEPT]
-            for key, value in way.items():
+            for key, value in configuration.items():
                 if key == _SAMPLES:
                     if not isinstance(value, int) or value < 1:
                         raise problem_at(
-                            f"got {value!r}, expected the samples of a phase, 1 or more", "ways", name, key
+                            f"got {value!r}, expected the samples of a phase, 1 or more", "configurations", name, key
                         )
                 elif key not in known:
                     raise problem_at(
                         f"unknown setting '{key}'{nearest(key, known)}; expected {_SAMPLES} or one of: "
                         f"{', '.join(known)}",
-                        "ways", name, key,
+                        "configurations", name, key,
                     )  # fmt: skip
             try:
                 self.settings(name, self.interval_instructions[0], self.thresholds[0])
             except ValidationError as error:
                 first = error.errors()[0]
                 key = str(first["loc"][-1])
-                raise problem_at(f"got {first['input']!r}: {first['msg']}", "ways", name, key) from None
+                raise problem_at(f"got {first['input']!r}: {first['msg']}", "configurations", name, key) from None
         return self
 
-    def settings(self, way: str, interval_instructions: int, threshold: float) -> Settings:
-        """Settings of a way of sampling."""
-        given = {key: value for key, value in self.ways[way].items() if key != _SAMPLES}
+    def settings(self, configuration: str, interval_instructions: int, threshold: float) -> Settings:
+        """Settings of a sampling configuration."""
+        given = {key: value for key, value in self.configurations[configuration].items() if key != _SAMPLES}
         swept: dict[str, Any] = {"interval_instructions": interval_instructions, "threshold": threshold}
         return TypeAdapter(Settings).validate_python({**given, **swept})
 
-    def samples(self, way: str) -> int:
-        """Samples a phase of a way that runs the program twice; 0 for one that samples as it goes."""
-        return int(self.ways[way].get(_SAMPLES, 0))
+    def samples(self, configuration: str) -> int:
+        """Samples a phase of a configuration that runs the program twice; 0 for one that samples as it goes."""
+        return int(self.configurations[configuration].get(_SAMPLES, 0))
 
 
 @dataclass(frozen=True)
@@ -181,13 +181,13 @@ def _sampled(campaign: Reproduction, program: str, size: str) -> Iterator[Task]:
         bare = Task("vectors", program, size, campaign.catalogue, campaign.machine, (length,))
         if "vectors" in campaign.runs:
             yield bare
-        for way in campaign.ways:
+        for configuration in campaign.configurations:
             for threshold in campaign.thresholds:
-                settings = campaign.settings(way, length, threshold)
+                settings = campaign.settings(configuration, length, threshold)
                 if "online" in campaign.runs:
                     yield replace(bare, kind="online", settings=settings)
                 if "trace" in campaign.runs:
-                    yield replace(bare, kind="trace", settings=settings, samples=campaign.samples(way))
+                    yield replace(bare, kind="trace", settings=settings, samples=campaign.samples(configuration))
 
 
 def short_count(count: float) -> str:

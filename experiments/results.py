@@ -76,13 +76,13 @@ class Results:
         """Every interval simulated in detail; ``attrs["seconds"]``: what that took."""
         return pd.read_parquet(self._file("full", program, length))
 
-    def trace(self, program: str, length: int, threshold: float, way: str) -> pd.DataFrame:
+    def trace(self, program: str, length: int, threshold: float, configuration: str) -> pd.DataFrame:
         """The cycle-close trace; ``attrs``: ``seconds``, ``phases``."""
-        return pd.read_parquet(self._file("trace", program, length, threshold, way))
+        return pd.read_parquet(self._file("trace", program, length, threshold, configuration))
 
-    def online(self, program: str, length: int, threshold: float, way: str) -> pd.DataFrame:
+    def online(self, program: str, length: int, threshold: float, configuration: str) -> pd.DataFrame:
         """Each interval's phase by its signature; ``attrs``: ``seconds`` of emulation with signatures, ``phases``."""
-        return pd.read_parquet(self._file("online", program, length, threshold, way))
+        return pd.read_parquet(self._file("online", program, length, threshold, configuration))
 
     def vectors(self, program: str, length: int) -> Vectors:
         """Basic block vectors."""
@@ -92,12 +92,12 @@ class Results:
             )
             return Vectors(blocks, kept["ends"], kept["waits"])
 
-    def _file(self, kind: Kind, program: str, length: int, threshold: float = 0.0, way: str = "") -> Path:
+    def _file(self, kind: Kind, program: str, length: int, threshold: float = 0.0, configuration: str = "") -> Path:
         about = self.campaign
         task = Task(kind, program, about.programs[program], about.catalogue, about.machine, (length,))
-        if way:
-            samples = about.samples(way) if kind == "trace" else 0
-            task = replace(task, settings=about.settings(way, length, threshold), samples=samples)
+        if configuration:
+            samples = about.samples(configuration) if kind == "trace" else 0
+            task = replace(task, settings=about.settings(configuration, length, threshold), samples=samples)
         path = file_of(task, length, self.directory)
         if not path.is_file():
             raise ResultError(f"there is no {path} for '{task.name}': run this folder's `run` first")
@@ -278,12 +278,12 @@ _warmed: set[tuple[str, str, bool]] = set()
 
 def _warm(task: Task, elf: Path, config: MachineConfig) -> None:
     """Run a small size once, so that what is timed is not the translation of a program never seen before."""
-    way = (task.program, task.kind, task.samples > 0)
+    run = (task.program, task.kind, task.samples > 0)
     sizes = load_catalogue(task.catalogue)[task.program].arguments
     small = next((size for size in _SMALLEST_FIRST if size in sizes), task.size)
-    if task.kind == "vectors" or way in _warmed or small == task.size:
+    if task.kind == "vectors" or run in _warmed or small == task.size:
         return
-    _warmed.add(way)
+    _warmed.add(run)
     job = _job(task, elf, small)
     if task.settings is None:
         full_traces(job, elf, config, task.lengths)

@@ -37,13 +37,13 @@ def _programs(recorded: Path) -> list[Row]:
 def _time(recorded: Path) -> list[Row]:
     table = pd.read_csv(recorded / "figure2.csv")
     found = []
-    for way in [way for way in table["way"].unique() if way != "full"]:
-        mine = table[(table["way"] == way) & (table["interval_instructions"] == _LENGTH)]
-        ratios = mine.set_index("program")["full_over_way"]
-        limit = mine.set_index("program").loc[MEAN, "limit_full_over_way"]
+    for name in [name for name in table["configuration"].unique() if name != "full"]:
+        mine = table[(table["configuration"] == name) & (table["interval_instructions"] == _LENGTH)]
+        ratios = mine.set_index("program")["full_over_sampled"]
+        limit = mine.set_index("program").loc[MEAN, "limit_full_over_sampled"]
         each = ratios.drop(MEAN)
         ours = f"{ratios[MEAN]:.1f} times ({each.min():.1f} to {each.max():.1f}); at most {limit:.1f} by 1/(s + r)"
-        found.append((f"Figure 2: full simulation over cycle-close, 200k, 25%, {_way(way)}", "312 times", ours))
+        found.append((f"Figure 2: full simulation over cycle-close, 200k, 25%, {_words(name)}", "312 times", ours))
     return found
 
 
@@ -73,23 +73,23 @@ def _policies(recorded: Path) -> list[Row]:
 def _deviations(recorded: Path, figure: str, machine: str) -> list[Row]:
     table = pd.read_csv(recorded / f"{figure}.csv")
     found = []
-    for way in table["way"].unique():
-        mine = table[table["way"] == way]
+    for name in table["configuration"].unique():
+        mine = table[table["configuration"] == name]
         means = mine[mine["program"] == "mean"].set_index("metric")["deviation_percent"]
         each = mine[mine["program"] != "mean"]
         worst = each.loc[each["deviation_percent"].idxmax()]
-        name = METRICS[worst["metric"]].replace("\n", " ")
+        metric = METRICS[worst["metric"]].replace("\n", " ")
         found += [
-            (f"Figure 6: deviation of CPI, mean, 200k, {machine}{_way(way)}", "3.2%", f"{means['cpi']:.1f}%"),
-            (f"of all metrics, mean, {machine}{_way(way)}", "3.7%", f"{means.mean():.1f}%"),
+            (f"Figure 6: deviation of CPI, mean, 200k, {machine}{_words(name)}", "3.2%", f"{means['cpi']:.1f}%"),
+            (f"of all metrics, mean, {machine}{_words(name)}", "3.7%", f"{means.mean():.1f}%"),
             (
-                f"largest of any metric, {machine}{_way(way)}",
+                f"largest of any metric, {machine}{_words(name)}",
                 "10.3% (cjpeg, data cache hits)",
-                f"{worst['deviation_percent']:.1f}% ({worst['program']}, {name})",
+                f"{worst['deviation_percent']:.1f}% ({worst['program']}, {metric})",
             ),
         ]
     return found
 
 
-def _way(way: str) -> str:
-    return {"paper": "the paper's way", "of L": "the paper's way with 25% of L"}.get(way, way)
+def _words(name: str) -> str:
+    return {"paper": "the paper's configuration", "of L": "the paper's configuration with 25% of L"}.get(name, name)

@@ -24,14 +24,14 @@ PARTS = {
 
 
 def tabulate(campaign: Reproduction, results: Results) -> pd.DataFrame:
-    """A row a program, threshold and way: what each kind of interval adds to the average deviation [%]; the means."""
+    """A row a program, threshold and configuration: the deviation that each kind of interval adds [%]; the means."""
     (length,) = campaign.interval_instructions
     rows = []
     for program in campaign.programs:
         actual = results.full(program, length)["cpi"].to_numpy()
         for threshold in campaign.thresholds:
-            for way in campaign.ways:
-                trace = results.trace(program, length, threshold, way)
+            for configuration in campaign.configurations:
+                trace = results.trace(program, length, threshold, configuration)
                 guess = trace["cpi"].fillna(0.0).to_numpy()
                 parts = []
                 for name in PARTS:
@@ -39,26 +39,26 @@ def tabulate(campaign: Reproduction, results: Results) -> pd.DataFrame:
                     off = pointwise_deviation(actual[which], guess[which]) if which.any() else 0.0
                     parts.append(off * which.mean())
                 simulated = 100 * (trace["category"] == "simulated").mean()
-                rows.append((program, threshold, way, trace.attrs["phases"], simulated, *parts, sum(parts)))
+                rows.append((program, threshold, configuration, trace.attrs["phases"], simulated, *parts, sum(parts)))
     columns = [
-        "program", "threshold", "way", "phases", "simulated_intervals_percent",
+        "program", "threshold", "configuration", "phases", "simulated_intervals_percent",
         *(f"{name}_part_percent" for name in PARTS), "deviation_percent",
     ]  # fmt: skip
     table = pd.DataFrame(rows, columns=columns)
-    means = table.groupby(["threshold", "way"], sort=False)[columns[3:]].mean().reset_index()
+    means = table.groupby(["threshold", "configuration"], sort=False)[columns[3:]].mean().reset_index()
     return pd.concat([table, means.assign(program="mean")])[columns]
 
 
 def draw(campaign: Reproduction, table: pd.DataFrame) -> Any:
-    """A panel a threshold, a bar a way: the mean over the programs, in its parts."""
+    """A panel a threshold, a bar a configuration: the mean over the programs, in its parts."""
     means = table[table["program"] == "mean"]
     thresholds = sorted(means["threshold"].unique(), reverse=True)
-    ways = list(means["way"].unique())
-    figure, axes = new_figure(9.6, 0.42 * len(ways) + 1.7, 1, len(thresholds), sharey=True, sharex=True, squeeze=False)
-    places = np.arange(len(ways))
+    names = list(means["configuration"].unique())
+    figure, axes = new_figure(9.6, 0.42 * len(names) + 1.7, 1, len(thresholds), sharey=True, sharex=True, squeeze=False)
+    places = np.arange(len(names))
     for axis, threshold in zip(axes[0], thresholds, strict=True):
-        mine = means[means["threshold"] == threshold].set_index("way").loc[ways]
-        left = np.zeros(len(ways))
+        mine = means[means["threshold"] == threshold].set_index("configuration").loc[names]
+        left = np.zeros(len(names))
         for number, (name, label) in enumerate(PARTS.items()):
             width = mine[f"{name}_part_percent"].to_numpy()
             axis.barh(places, width, left=left, height=0.62, color=VARIANTS[(2, 0, 4)[number]], label=label)
@@ -72,8 +72,8 @@ def draw(campaign: Reproduction, table: pd.DataFrame) -> Any:
         axis.set_xlabel("average point-wise deviation of CPI [%]")
         axis.grid(axis="y", visible=False)
         axis.margins(x=0.45)
-    words = {"paper": "the paper's way", "data too": "predicting, data too"}
-    axes[0, 0].set_yticks(places, [words.get(way, way) for way in ways])
+    words = {"paper": "as in the paper", "data too": "predicting, data too"}
+    axes[0, 0].set_yticks(places, [words.get(name, name) for name in names])
     axes[0, 0].invert_yaxis()
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3)

@@ -30,20 +30,20 @@ def tabulate(campaign: Reproduction, results: Results) -> pd.DataFrame:
         instructions = int(full["end_instructions"].iloc[-1])
         seconds = full.attrs["seconds"]
         rows.append((program, FULL, 0, instructions, seconds, 100.0, 1.0, 1.0))
-        for way in campaign.ways:
+        for name in campaign.configurations:
             for length in campaign.interval_instructions:
-                trace = results.trace(program, length, threshold, way)
-                fast = results.online(program, length, threshold, way).attrs["seconds"]
+                trace = results.trace(program, length, threshold, name)
+                fast = results.online(program, length, threshold, name).attrs["seconds"]
                 simulated = float((trace["category"] == "simulated").mean())
                 limit = 1 / (simulated + fast / seconds)
                 mine = trace.attrs["seconds"]
-                rows.append((program, way, length, instructions, mine, 100 * simulated, seconds / mine, limit))
+                rows.append((program, name, length, instructions, mine, 100 * simulated, seconds / mine, limit))
     columns = [
-        "program", "way", "interval_instructions", "instructions", "seconds", "simulated_percent", "full_over_way",
-        "limit_full_over_way",
+        "program", "configuration", "interval_instructions", "instructions", "seconds", "simulated_percent",
+        "full_over_sampled", "limit_full_over_sampled",
     ]  # fmt: skip
     table = pd.DataFrame(rows, columns=columns)
-    settings = ["way", "interval_instructions"]
+    settings = ["configuration", "interval_instructions"]
     means = table.groupby(settings, sort=False)[columns[3:]].agg(_geometric_mean).reset_index()
     return pd.concat([table, means.assign(program=MEAN)])[columns]
 
@@ -53,18 +53,18 @@ def _geometric_mean(values: pd.Series[float]) -> float:
 
 
 def draw(campaign: Reproduction, table: pd.DataFrame) -> Any:
-    """A panel a way; a row a program, a mark an interval length; time is logarithmic, as in the paper."""
+    """A panel a configuration; a row a program, a mark an interval length; time is logarithmic, as in the paper."""
     from matplotlib import colormaps
 
-    ways = [way for way in table["way"].unique() if way != FULL]
+    names = [name for name in table["configuration"].unique() if name != FULL]
     programs = list(table["program"].unique())
     lengths = sorted(table["interval_instructions"].unique())[1:]
     shades = colormaps["cividis"](np.linspace(0.0, 0.92, len(lengths)))
-    figure, axes = new_figure(9.6, 0.36 * len(programs) + 1.9, 1, len(ways), sharey=True, sharex=True, squeeze=False)
-    full = table[table["way"] == FULL].set_index("program")["seconds"]
+    figure, axes = new_figure(9.6, 0.36 * len(programs) + 1.9, 1, len(names), sharey=True, sharex=True, squeeze=False)
+    full = table[table["configuration"] == FULL].set_index("program")["seconds"]
     places = np.arange(len(programs))
-    for axis, way in zip(axes[0], ways, strict=True):
-        mine = table[table["way"] == way]
+    for axis, name in zip(axes[0], names, strict=True):
+        mine = table[table["configuration"] == name]
         for program, place in zip(programs, places, strict=True):
             own = mine[mine["program"] == program]["seconds"]
             axis.plot([own.min(), full[program]], [place, place], color=MUTED, linewidth=0.7, zorder=1)
@@ -76,7 +76,7 @@ def draw(campaign: Reproduction, table: pd.DataFrame) -> Any:
             )  # fmt: skip
         axis.scatter(full.loc[programs], places, s=46, marker="D", color="#d55e00", zorder=3, label="full simulation")
         axis.set_xscale("log")
-        axis.set_title({"paper": "the paper's way"}.get(way, way))
+        axis.set_title({"paper": "as in the paper"}.get(name, name))
         axis.set_xlabel("seconds")
         axis.grid(axis="y", visible=False)
         low, high = axis.get_xlim()

@@ -22,7 +22,7 @@ def tabulate(campaign: Reproduction, results: Results) -> pd.DataFrame:
     for program in campaign.programs:
         for threshold in campaign.thresholds:
             for length in campaign.interval_instructions:
-                trace = results.trace(program, length, threshold, next(iter(campaign.ways)))
+                trace = results.trace(program, length, threshold, next(iter(campaign.configurations)))
                 shares = [100 * (trace["category"] == name).mean() for name in ("simulated", "unsampled")]
                 rows.append((program, threshold, length, len(trace), trace.attrs["phases"], *shares))
     columns = [

@@ -28,7 +28,7 @@ def tabulate(campaign: Reproduction, results: Results) -> pd.DataFrame:
     tables = []
     for program in campaign.programs:
         full = results.full(program, length)
-        trace = results.trace(program, length, threshold, next(iter(campaign.ways)))
+        trace = results.trace(program, length, threshold, next(iter(campaign.configurations)))
         unit = float(np.average(full[ENERGY], weights=full["instructions"]))
         table = pd.DataFrame(
             {

@@ -25,10 +25,10 @@ def tabulate(campaign: Reproduction, results: Results) -> pd.DataFrame:
     (length,) = campaign.interval_instructions
     rows = []
     for threshold in campaign.thresholds:
-        for way in campaign.ways:
+        for configuration in campaign.configurations:
             for program in campaign.programs:
                 full = results.full(program, length)
-                trace = results.trace(program, length, threshold, way)
+                trace = results.trace(program, length, threshold, configuration)
                 lost = (trace["category"] == "unsampled").to_numpy()
                 for metric in METRICS:
                     actual, guess = full[metric].to_numpy(), trace[metric].fillna(0.0).to_numpy()
@@ -36,7 +36,7 @@ def tabulate(campaign: Reproduction, results: Results) -> pd.DataFrame:
                         pointwise_deviation(actual[which], guess[which]) * which.mean() if which.any() else 0.0
                         for which in (~lost, lost)
                     ]
-                    rows.append((threshold, way, metric, program, *parts, 100 * lost.mean()))
+                    rows.append((threshold, configuration, metric, program, *parts, 100 * lost.mean()))
     columns = [
         "threshold", "unsampled_get", "metric", "program", "sampled_part_percent", "unsampled_part_percent",
         "unsampled_intervals_percent",

@@ -1,4 +1,4 @@
-"""Figure 6: average point-wise deviation of CPI, energy and hit rates, by program and way of sampling."""
+"""Figure 6: average point-wise deviation of CPI, energy and hit rates, by program and sampling configuration."""
 
 from __future__ import annotations
 
@@ -25,39 +25,40 @@ PAPER_CPI, PAPER_WORST = 3.2, 10.3  # the paper, sections 5 and 7
 
 
 def tabulate(campaign: Reproduction, results: Results) -> pd.DataFrame:
-    """A row a program, way and metric, all in percent; then the means over the programs."""
+    """A row a program, configuration and metric, all in percent; then the means over the programs."""
     (length,), (threshold,) = campaign.interval_instructions, campaign.thresholds
     rows = []
     for program in campaign.programs:
         full = results.full(program, length)
-        for way in campaign.ways:
-            trace = results.trace(program, length, threshold, way)
+        for name in campaign.configurations:
+            trace = results.trace(program, length, threshold, name)
             simulated = 100 * (trace["category"] == "simulated").mean()
             for row in deviations(full, trace).to_dict("records"):
                 if row["metric"] in METRICS:
                     values = (row["metric"], row["deviation_percent"], row["whole_run_percent"])
-                    rows.append((program, way, *values, simulated, full.attrs["seconds"] / trace.attrs["seconds"]))
+                    rows.append((program, name, *values, simulated, full.attrs["seconds"] / trace.attrs["seconds"]))
     columns = [
-        "program", "way", "metric", "deviation_percent", "whole_run_percent", "simulated_percent", "full_over_way",
+        "program", "configuration", "metric", "deviation_percent", "whole_run_percent", "simulated_percent",
+        "full_over_sampled",
     ]  # fmt: skip
     table = pd.DataFrame(rows, columns=columns)
-    means = table.groupby(["way", "metric"], sort=False)[columns[3:]].mean().reset_index()
+    means = table.groupby(["configuration", "metric"], sort=False)[columns[3:]].mean().reset_index()
     return pd.concat([table, means.assign(program="mean")])[columns]
 
 
 def draw(campaign: Reproduction, table: pd.DataFrame) -> Any:
-    """A panel a metric, a row a program, a mark a way; deviations are logarithmic."""
-    programs, ways = list(table["program"].unique()), list(table["way"].unique())
+    """A panel a metric, a row a program, a mark a configuration; deviations are logarithmic."""
+    programs, names = list(table["program"].unique()), list(table["configuration"].unique())
     shown = [metric for metric in METRICS if metric in set(table["metric"])]
     figure, axes = new_figure(10.4, 0.34 * len(programs) + 2.1, 1, len(shown), sharey=True, squeeze=False)
     places = np.arange(len(programs))
     for axis, metric in zip(axes[0], shown, strict=True):
         mine = table[table["metric"] == metric]
-        for number, way in enumerate(ways):
-            own = mine[mine["way"] == way].set_index("program")["deviation_percent"]
+        for number, name in enumerate(names):
+            own = mine[mine["configuration"] == name].set_index("program")["deviation_percent"]
             axis.scatter(
                 np.maximum(own.reindex(programs), 1e-3), places, s=30, marker="osD^v"[number % 5],
-                color=VARIANTS[number % len(VARIANTS)], linewidths=0, label=_words(way), alpha=0.9, zorder=3,
+                color=VARIANTS[number % len(VARIANTS)], linewidths=0, label=_words(name), alpha=0.9, zorder=3,
             )  # fmt: skip
         limit = PAPER_CPI if metric == "cpi" else PAPER_WORST
         axis.axvline(limit, color=MUTED, linewidth=1.0, linestyle=(0, (4, 2)))
@@ -78,12 +79,13 @@ def draw(campaign: Reproduction, table: pd.DataFrame) -> Any:
         "average point-wise deviation [%]; dashed: the paper's mean for CPI, its largest of the other metrics"
     )
     handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(ways))
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(names))
     return figure
 
 
-def _words(way: str) -> str:
-    return {"paper": "the paper's way, threshold of 2L", "of L": "the paper's way, threshold of L"}.get(way, way)
+def _words(name: str) -> str:
+    paper = "the paper's, threshold of"
+    return {"paper": f"{paper} 2L", "of L": f"{paper} L"}.get(name, name)
 
 
 if __name__ == "__main__":

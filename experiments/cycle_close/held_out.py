@@ -3,10 +3,10 @@
     python -m experiments.cycle_close.held_out                        # the six held-out programs, both machines
     python -m experiments.cycle_close.held_out --replacement --size medium --programs tuned
 
-Each program is simulated in full once for all machines, and traced by each way of sampling as `measure cycleclose`
-has it by default. Rows go to held_out.csv as they are found; those that are there already are kept (--again: are
-not), as are full simulations in results/cycle_close_held_out, to be removed when the timing model changes. The table
-of README.md:
+Each program is simulated in full once for all machines, and traced by each sampling configuration as `measure
+cycleclose` has it by default. Rows go to held_out.csv as they are found; those that are there already are kept
+(--again: are not), as are full simulations in results/cycle_close_held_out, to be removed when the timing model
+changes. The table of README.md:
 
     python -m experiments.cycle_close.held_out --table
 """
@@ -51,14 +51,14 @@ HELD_OUT = {
     "zstd": ("850000", "12"),
 }
 DEFAULT = replace(BY_DEFAULT, interval_instructions=INTERVAL)
-WAYS = {
+CONFIGURATIONS = {
     "default": (DEFAULT, 0),
     "roll back": (replace(DEFAULT, roll_back=True), 0),
     "two runs": (DEFAULT, 1),
 }
 KEPT = Path("results") / "cycle_close_held_out"  # full simulations, which take longest
 HERE = Path(__file__).resolve().parent
-KEY = ["program", "arguments", "machine", "replacement", "way"]
+KEY = ["program", "arguments", "machine", "replacement", "configuration"]
 
 
 @dataclass(frozen=True)
@@ -119,10 +119,10 @@ def full(job: Job, machines: list[Machine]) -> tuple[NDArray[np.int64], dict[Mac
 
 
 def row_of(
-    job: Job, machine: Machine, way: str, ends: NDArray[np.int64], truth: NDArray[np.float64]
+    job: Job, machine: Machine, configuration: str, ends: NDArray[np.int64], truth: NDArray[np.float64]
 ) -> dict[str, object]:
     """How far one trace is off, in percent."""
-    settings, samples = WAYS[way]
+    settings, samples = CONFIGURATIONS[configuration]
     config = machine.config()
     traced = trace_job(replace(job, samples=samples), job.program, config, settings, None)
     table = traced.table
@@ -152,20 +152,21 @@ def row_of(
 
 
 def table_of(rows: pd.DataFrame) -> str:
-    """Markdown: a line for each set of programs, machine and way."""
+    """Markdown: a line for each set of programs, machine and configuration."""
     lines = [
-        "| programs | machine, replacement | way | simulated | deviation of CPI, mean (largest) | bias of what was "
-        "simulated, mean (largest) | energy of the whole run off, mean (largest) |",
+        "| programs | machine, replacement | configuration | simulated | deviation of CPI, mean (largest) | bias of "
+        "what was simulated, mean (largest) | energy of the whole run off, mean (largest) |",
         "|---|---|---|---|---|---|---|",
     ]
     rows = rows.assign(set=np.where(rows["program"].isin(list(HELD_OUT)), "held out", "tuned"))
-    for (name, machine, replacement, way), mine in rows.groupby(["set", "machine", "replacement", "way"], sort=False):
+    for key, mine in rows.groupby(["set", "machine", "replacement", "configuration"], sort=False):
+        name, machine, replacement, configuration = key
         deviation, bias = mine["cpi_deviation_percent"], mine["simulated_cpi_bias_percent"]
         energy, worst = mine["energy_error_percent"].abs(), bias.iloc[int(bias.abs().argmax())]
         energies = "-" if energy.isna().all() else f"{energy.mean():.1f}% ({energy.max():.1f}%)"
         lines.append(
-            f"| {len(mine)} {name} | {machine}, {replacement} | {way} | {mine['simulated_percent'].mean():.1f}% "
-            f"| {deviation.mean():.1f}% ({deviation.max():.1f}%) "
+            f"| {len(mine)} {name} | {machine}, {replacement} | {configuration} "
+            f"| {mine['simulated_percent'].mean():.1f}% | {deviation.mean():.1f}% ({deviation.max():.1f}%) "
             f"| {bias.mean():+.2f}% ({worst:+.2f}%) | {energies} |"
         )
     return "\n".join(lines)
@@ -175,7 +176,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--programs", help="names with commas between them, or 'tuned' (default: the held-out ones)")
     parser.add_argument("--size", help="of the catalogue (default: the held-out programs' own arguments)")
-    parser.add_argument("--ways", default="default,two runs", help=f"of {', '.join(WAYS)} (default: default,two runs)")
+    parser.add_argument(
+        "--configurations",
+        default="default,two runs",
+        help=f"of {', '.join(CONFIGURATIONS)} (default: default,two runs)",
+    )
     parser.add_argument("--replacement", action="store_true", help="every replacement policy, not the machines' own")
     parser.add_argument("--others", action="store_true", help="the machines in this folder, not those of configs")
     parser.add_argument("--again", action="store_true", help="measure what is in the table already, too")
@@ -192,19 +197,19 @@ def main() -> None:
     for name in names:
         job = job_of(name, options.size)
         wanted = {
-            (machine, way): dict(
-                zip(KEY, (name, " ".join(job.arguments), machine.name, machine.replacement, way), strict=True)
+            (machine, configuration): dict(
+                zip(KEY, (name, " ".join(job.arguments), machine.name, machine.replacement, configuration), strict=True)
             )
             for machine in (Machine(each, policy) for each in machines for policy in policies)
-            for way in options.ways.split(",")
+            for configuration in options.configurations.split(",")
         }
         kept = {tuple(row) for row in rows[KEY].itertuples(index=False)} if not options.again else set()
         missing = {place: key for place, key in wanted.items() if tuple(key.values()) not in kept}
         if not missing:
             continue
         ends, truth = full(job, list(dict.fromkeys(machine for machine, _ in missing)))
-        for (machine, way), key in missing.items():
-            found = {**key, **row_of(job, machine, way, ends, truth[machine]), "processor": processor()}
+        for (machine, configuration), key in missing.items():
+            found = {**key, **row_of(job, machine, configuration, ends, truth[machine]), "processor": processor()}
             print(found, flush=True)
             old = (rows[KEY] == pd.Series(key)[KEY]).all(axis=1)
             rows = pd.concat([rows[~old], pd.DataFrame([found])], ignore_index=True)

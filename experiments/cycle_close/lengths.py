@@ -18,13 +18,13 @@ from measure.report.style import MARKERS, VARIANTS, new_figure
 
 def tabulate(campaign: Reproduction, results: Results) -> pd.DataFrame:
     """A row a threshold, length and metric: mean and largest deviation over the programs, mean error of whole runs."""
-    way = next(iter(campaign.ways))
+    name = next(iter(campaign.configurations))
     rows = []
     for threshold in campaign.thresholds:
         for length in campaign.interval_instructions:
             for program in campaign.programs:
                 full = results.full(program, length)
-                for row in deviations(full, results.trace(program, length, threshold, way)).to_dict("records"):
+                for row in deviations(full, results.trace(program, length, threshold, name)).to_dict("records"):
                     if row["metric"] in METRICS:
                         values = (row["metric"], row["deviation_percent"], row["whole_run_percent"])
                         rows.append((threshold, length, *values))

@@ -75,8 +75,8 @@ def measure(source: str, folder: Path) -> dict[str, tuple[float, float]]:
     full = trace_job(job, elf, config, Settings(20_000, everything=True), None).table
     found = {}
     for name, (kind, dimensions) in SIGNATURES.items():
-        ways = replace(BY_DEFAULT, interval_instructions=20_000, signature=kind, dimensions=dimensions)  # type: ignore[arg-type]
-        table = trace_job(job, elf, config, ways, None).table
+        settings = replace(BY_DEFAULT, interval_instructions=20_000, signature=kind, dimensions=dimensions)  # type: ignore[arg-type]
+        table = trace_job(job, elf, config, settings, None).table
         deviation = pointwise_deviation(full["cpi"].to_numpy(), table["cpi"].to_numpy())
         found[name] = deviation, whole_run_error(full, table, "cpi")
     return found

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from experiments.cycle_close.walks import MACHINES, WAYS, deviations
+from experiments.cycle_close.walks import CONFIGURATIONS, MACHINES, deviations
 from instrumenter.building.program_build import build_program
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -24,8 +24,8 @@ CASES = {
 
 
 def main() -> None:
-    print("| program | machine | " + " | ".join(WAYS) + " |")
-    print("|---|---|" + "---|" * len(WAYS))
+    print("| program | machine | " + " | ".join(CONFIGURATIONS) + " |")
+    print("|---|---|" + "---|" * len(CONFIGURATIONS))
     for name, (program, arguments) in CASES.items():
         elf = build_program([PROGRAMS / f"{program}.c"], ["-O2"]).elf_path
         for machine in MACHINES:

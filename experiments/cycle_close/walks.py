@@ -31,7 +31,7 @@ WALKS = {
     "1024 lines: spread, or in one set of the L2": ((1024, 4096 + 64, 1), (1024, 32768, 1)),
 }
 """By name: the two walks, each a number of bytes read, how far they lie apart, and columns."""
-WAYS = {
+CONFIGURATIONS = {
     "default": (BY_DEFAULT, 0),
     "roll back": (replace(BY_DEFAULT, roll_back=True), 0),
     "two runs": (BY_DEFAULT, 1),
@@ -82,22 +82,22 @@ def measure(
 
 
 def deviations(elf: Path, arguments: tuple[str, ...], machine: Path, interval: int) -> dict[str, tuple]:
-    """By way of sampling: the mean deviation of CPI and that of the whole run [%], and the part simulated [%]."""
+    """By sampling configuration: mean deviation of CPI, that of the whole run, and the part simulated, in percent."""
     config = load_machine(machine)
     full = trace_job(Job(elf, arguments, machine), elf, config, Settings(interval, everything=True), None).table
     found = {}
-    for way, (settings, samples) in WAYS.items():
+    for configuration, (settings, samples) in CONFIGURATIONS.items():
         job = Job(elf, arguments, machine, samples=samples)
         table = trace_job(job, elf, config, replace(settings, interval_instructions=interval), None).table
         deviation = pointwise_deviation(full["cpi"].to_numpy(), table["cpi"].to_numpy())
         simulated = 100 * float((table["category"] == "simulated").mean())
-        found[way] = deviation, whole_run_error(full, table, "cpi"), simulated
+        found[configuration] = deviation, whole_run_error(full, table, "cpi"), simulated
     return found
 
 
 def main() -> None:
-    print("| the loop reads | machine | " + " | ".join(WAYS) + " |")
-    print("|---|---|" + "---|" * len(WAYS))
+    print("| the loop reads | machine | " + " | ".join(CONFIGURATIONS) + " |")
+    print("|---|---|" + "---|" * len(CONFIGURATIONS))
     with tempfile.TemporaryDirectory() as folder:
         elf = build(Path(folder))
         for name, walks in WALKS.items():

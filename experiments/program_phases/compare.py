@@ -68,7 +68,7 @@ def _phases(recorded: Path) -> list[Row]:
 
 
 def _errors(recorded: Path) -> list[Row]:
-    table = pd.read_csv(recorded / "figure4.csv").set_index(["way", "program"])["ipc_error_percent"]
+    table = pd.read_csv(recorded / "figure4.csv").set_index(["configuration", "program"])["ipc_error_percent"]
     theirs = {START: "median 58%", SKIP: "median 23%", POINTS: "median 2%, mean 3%"}
     words = {
         START: "from the start",
@@ -80,11 +80,11 @@ def _errors(recorded: Path) -> list[Row]:
     }
     return [
         (
-            f"Figure 4: error of IPC, {words[way]}",
-            theirs.get(way, "-"),
-            ", ".join(f"{name} {table[(way, key)]:.1f}%" for key, name in _SUMMARIES.items()),
+            f"Figure 4: error of IPC, {words[configuration]}",
+            theirs.get(configuration, "-"),
+            ", ".join(f"{name} {table[(configuration, key)]:.1f}%" for key, name in _SUMMARIES.items()),
         )
-        for way in words
+        for configuration in words
     ]
 
 

@@ -22,7 +22,7 @@ _WAIT_STEP = 0.2  # the default of `measure phases --machine`
 
 
 def tabulate(campaign: Reproduction, results: Results) -> pd.DataFrame:
-    """A row a program and way; then the median, mean and maximum of the errors over the programs."""
+    """A row a program and configuration; then the median, mean and maximum of the errors over the programs."""
     (length,) = campaign.interval_instructions
     search = campaign.phases
     rows = []
@@ -40,7 +40,7 @@ def tabulate(campaign: Reproduction, results: Results) -> pd.DataFrame:
         as_many = simulation_points(phases_of(vectors, search, k=len(by_data.intervals)))
         n, instructions = len(full), full["instructions"].to_numpy()
         skip = min(campaign.skip_instructions // length, n - len(points.intervals))
-        ways = {
+        configurations = {
             START: first_n(n, len(points.intervals)),
             SKIP: skip_then_n(n, skip, len(points.intervals)),
             POINTS: points,
@@ -49,17 +49,17 @@ def tabulate(campaign: Reproduction, results: Results) -> pd.DataFrame:
             MANY: as_many,
         }
         truth = float(full["cycles"].sum() / instructions.sum())
-        for way, some in ways.items():
+        for configuration, some in configurations.items():
             cpi = estimate_rate(full["cycles"], instructions, instructions, some)
             errors = (100 * abs(truth / cpi - 1), 100 * abs(cpi / truth - 1))
             simulated = 100 * instructions[some.intervals].sum() / instructions.sum()
-            rows.append((program, way, n, len(some.intervals), simulated, 1 / truth, 1 / cpi, *errors))
+            rows.append((program, configuration, n, len(some.intervals), simulated, 1 / truth, 1 / cpi, *errors))
     columns = [
-        "program", "way", "intervals", "simulated_intervals", "simulated_percent", "ipc", "estimated_ipc",
+        "program", "configuration", "intervals", "simulated_intervals", "simulated_percent", "ipc", "estimated_ipc",
         "ipc_error_percent", "cpi_error_percent",
     ]  # fmt: skip
     table = pd.DataFrame(rows, columns=columns)
-    errors_only = table.groupby("way", sort=False)[columns[-2:]]
+    errors_only = table.groupby("configuration", sort=False)[columns[-2:]]
     summaries = [errors_only.agg(how).reset_index().assign(program=how) for how in ("median", "mean", "max")]
     return pd.concat([table, *summaries])[columns]
 
@@ -72,14 +72,16 @@ def draw(campaign: Reproduction, table: pd.DataFrame) -> Any:
         POINTS: "at simulation points (2%)",
         DATA: "at points by code and waiting for memory",
     }
-    shown = {way: label for way, label in shown.items() if way in set(table["way"])}
+    shown = {name: label for name, label in shown.items() if name in set(table["configuration"])}
     programs = list(table["program"].unique())
     gap = programs.index("median")
     places = np.arange(len(programs)) + 0.6 * (np.arange(len(programs)) >= gap)
     top = 100.0
     figure, axis = new_figure(11.2, 3.9)
-    for number, (way, label) in enumerate(shown.items()):
-        errors = table[table["way"] == way].set_index("program").loc[programs, "ipc_error_percent"].to_numpy()
+    for number, (name, label) in enumerate(shown.items()):
+        errors = (
+            table[table["configuration"] == name].set_index("program").loc[programs, "ipc_error_percent"].to_numpy()
+        )
         at = places + 0.21 * (number - 1.5)
         axis.bar(at, np.minimum(errors, top), width=0.2, color=VARIANTS[(4, 5, 0, 1)[number]], label=label)
         for place, error in zip(at, errors, strict=True):

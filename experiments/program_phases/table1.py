@@ -37,7 +37,7 @@ def tabulate(campaign: Reproduction, results: Results) -> pd.DataFrame:
     tables = []
     for program in campaign.programs:
         full, vectors = results.full(program, length), results.vectors(program, length)
-        online = results.online(program, length, threshold, next(iter(campaign.ways)))
+        online = results.online(program, length, threshold, next(iter(campaign.configurations)))
         check_same_intervals(program, full, vectors.ends[1:])
         check_same_intervals(program, full, online["end_instructions"].to_numpy())
         offline = phases_of(vectors, campaign.phases).labels

@@ -30,6 +30,10 @@ GUEST_TARGET = "riscv64-linux-musl"
 HOST_TARGET = f"{platform.machine()}-linux-musl"
 """Static programs for this machine, with the guest's C library."""
 TIMEOUT_SECONDS = 600
+# What messages say of the first use: how long two processors take for each library, which is then kept.
+_TIME_OF_COMMON_C_LIBRARY = "some six seconds"
+_TIME_OF_C_LIBRARY = "some ten seconds"
+_TIME_OF_CPLUSPLUS_LIBRARY = "about two minutes"
 # zig adds run-time checks to unoptimised code; the program must have only its own code. With -Os or -Oz, unlike other
 # compilers, it removes all symbols and debug information unless -g is given; at other levels -g changes nothing.
 # It refuses __DATE__ and __TIME__, which `BUILD_DATE` makes the same in all builds.
@@ -158,8 +162,8 @@ class Toolchain:
     def run_link(self, arguments: Sequence[str], directory: Path, driver: str) -> tuple[int, bytes, bytes]:
         """As `run`, for a link: with the common part of the C library if that has all that the program needs.
 
-        A program of C++ that needs none of its library is linked as one of C while that library, of two minutes, is
-        not there: build systems try a compiler out by such programs, also for projects in C.
+        A program of C++ that needs none of its library is linked as one of C while that library, which takes
+        minutes to build, is not there: build systems try a compiler out by such programs, also for projects in C.
         """
         may_be_c = driver == "c++" and not self._ready(cplusplus=True).exists() and c_library.is_usable(arguments)
         if may_be_c and (self.prepare_common_library() or self._ready(cplusplus=False).exists()):
@@ -260,13 +264,13 @@ class Toolchain:
         if not cplusplus and c_library.description(self._library).is_file():
             self.notify(
                 "What is built now needs more of the C library than most programs: the compiler builds all of it, "
-                "which takes some ten seconds on two processors, and keeps it."
+                f"which takes {_TIME_OF_C_LIBRARY} on two processors, and keeps it."
             )
         else:
             self._tell_first_use(
-                f"C++ library{' for -flto' * lto} now, which takes about two minutes"
+                f"C++ library{' for -flto' * lto} now, which takes {_TIME_OF_CPLUSPLUS_LIBRARY}"
                 if cplusplus
-                else "C library now, which takes a quarter of a minute"
+                else f"C library now, which takes {_TIME_OF_C_LIBRARY}"
             )
         with self._timing_library():
             made = self.target and not cplusplus and self._make_c_library()
@@ -297,7 +301,9 @@ class Toolchain:
             return False
         if not self.lacks_c_library:
             return True
-        self._tell_first_use("C library now, the parts that most programs need, which takes some six seconds")
+        self._tell_first_use(
+            f"C library now, the parts that most programs need, which takes {_TIME_OF_COMMON_C_LIBRARY}"
+        )
         with self._timing_library():
             return self._make_c_library(common=True)
 

@@ -46,7 +46,7 @@ def campaign_text(**changes: str) -> str:
         "catalogue": str(CATALOGUE),
         "machine": str(MACHINE),
         "interval_instructions": "[100_000, 400_000]",
-        "ways": "{paper: {}, two runs: {samples: 1, base: L}}",
+        "configurations": "{paper: {}, two runs: {samples: 1, base: L}}",
         **changes,
     }
     return "".join(f"{key}: {value}\n" for key, value in lines.items())
@@ -83,12 +83,15 @@ def test_every_figure_of_the_papers_has_a_campaign() -> None:
         ({"programs": "{nbodi: tiny}"}, "3: no program 'nbodi' in the catalogue; did you mean 'nbody'?"),
         ({"programs": "{nbody: huge}"}, "3: nbody has no size 'huge', expected one of: tiny, small,"),
         ({"interval_instructions": "[10]"}, "6: interval_instructions: got [10], expected different lengths"),
-        ({"ways": "{a: {bass: L}}"}, "7: ways.a.bass: unknown setting 'bass'; did you mean 'base'?"),
-        ({"ways": "{a: {base: 3L}}"}, "7: ways.a.base: got '3L': Input should be 'L' or '2L'"),
-        ({"ways": "{a: {threshold: 0.5}}"}, "7: ways.a.threshold: unknown setting 'threshold'"),
         (
-            {"ways": "{a: {samples: 0}}"},
-            "7: ways.a.samples: got 0, expected the samples of a phase, 1 or more",
+            {"configurations": "{a: {bass: L}}"},
+            "7: configurations.a.bass: unknown setting 'bass'; did you mean 'base",
+        ),
+        ({"configurations": "{a: {base: 3L}}"}, "7: configurations.a.base: got '3L': Input should be 'L' or '2L'"),
+        ({"configurations": "{a: {threshold: 0.5}}"}, "7: configurations.a.threshold: unknown setting 'threshold'"),
+        (
+            {"configurations": "{a: {samples: 0}}"},
+            "7: configurations.a.samples: got 0, expected the samples of a phase, 1 or more",
         ),
         ({"machine": "nothing.yaml"}, "5: no such file: nothing.yaml"),
         ({"figure": "2"}, "8: figure: unknown key, expected one of: shows, runs, programs"),
@@ -105,7 +108,7 @@ def test_campaigns_share_runs(tmp_path: Path) -> None:
     both = tiny(tmp_path, runs="[full, trace]")
     tasks = tasks_of([one, both])
     assert [task.lengths for task in tasks if task.kind == "full"] == [(100_000, 400_000)]
-    assert len([task for task in tasks if task.kind == "trace"]) == 4  # two lengths, two ways
+    assert len([task for task in tasks if task.kind == "trace"]) == 4  # two lengths, two configurations
     assert len(set(tasks)) == len(tasks)
 
 
@@ -192,7 +195,7 @@ def test_the_command_runs_a_campaign_and_makes_its_figure(
     made = tmp_path / "results" / "cycle_close"
     table = pd.read_csv(made / "figure2.csv")
     assert set(table["program"]) == {"nbody", "geometric mean"}
-    whole = table[table["way"] == "full"]
+    whole = table[table["configuration"] == "full"]
     assert whole["instructions"].between(3e6, 4e6).all()
     assert (made / "figure2.png").stat().st_size > 5_000
     assert run_folder(FOLDERS[1], ["nowhere.yaml"]) == 2

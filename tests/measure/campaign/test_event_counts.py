@@ -115,9 +115,9 @@ def test_what_a_counter_may_miss_is_said(folder: Path) -> None:
     assert "! A counter may miss events: metric 'heap': allocations are not counted." in text.getvalue()
 
 
-def test_the_example_of_the_readme_counts(tmp_path: Path) -> None:
+def test_the_example_of_the_documents_counts(tmp_path: Path) -> None:
     """Its `add:` names a parameter, which only the function itself knows."""
-    text = (ROOT / "README.md").read_text()
+    text = (ROOT / "docs" / "campaigns.md").read_text()
     example = text[text.index("name: mine\n") :]
     (tmp_path / "c.yaml").write_text(example[: example.index("```")])
     (tmp_path / "configs").symlink_to(ROOT / "configs")
