@@ -198,10 +198,10 @@ class ProjectRecipe:
         with workspace(place.parent) as temporary:
             with tree.locked(shared=True):
                 tree.write_program(temporary / "program", spec)
-                sites, places, warnings = tree.check_counts(spec, temporary / "program")
+                sites, places, warnings, notices = tree.check_counts(spec, temporary / "program")
             # Also for a tree that was there: the program with other counters needs one of its own.
             seconds = tree.seconds + time.perf_counter() - started
-            write_facts(temporary, sites, places, warnings, seconds)
+            write_facts(temporary, sites, places, warnings, notices, seconds)
             keep_build(temporary, place, spec.layout)
         build = load_build(place, spec.layout)
         assert build is not None
@@ -382,13 +382,13 @@ class _Tree:
     # --- sites
     def check_counts(
         self, spec: WrapperSpec, program: Path
-    ) -> tuple[dict[str, int], dict[str, dict[str, int]], list[str]]:
-        """Sites and places of each metric in the program, events that counters may miss, and notices about how it was
-        compiled. Raises `SpecError`."""
+    ) -> tuple[dict[str, int], dict[str, dict[str, int]], list[str], list[str]]:
+        """``sites``, ``places``, ``warnings`` and ``notices`` of the program as `Build` has them. Raises `SourceError`
+        and `SpecError`."""
         entries = read_listing(self._listing)
         notices = notices_about_build(entries, spec.target)
         if not spec.metrics:
-            return {}, {}, notices
+            return {}, {}, [], notices
         units = [each for each in entries if each["kind"] == "unit"]
         # Programs with which a configure script tried the compiler do not exist any more.
         units = [each for each in units if (Path(each["directory"]) / each["source"]).is_file()]
@@ -414,7 +414,7 @@ class _Tree:
             )
         warnings = [warning for each in units if each["instrumented"] for warning in each["warnings"]]
         notices += optimisation_notices(units, self.project.command)
-        return sites, places, list(dict.fromkeys([*notices, *warnings, *left_out]))
+        return sites, places, list(dict.fromkeys([*warnings, *left_out])), notices
 
     def _explain(
         self, metric: str, spec: MetricSpec, units: list[dict[str, Any]], left_out: list[str], target: str

@@ -18,7 +18,6 @@ from common.yaml_document import YamlDocument
 from instrumenter.building.build_advice import folder_with
 from instrumenter.building.processor_options import explain_other_processor
 from instrumenter.building.program_build import Build
-from instrumenter.building.program_notices import is_notice
 from instrumenter.building.undeclared_names import undeclared_names
 from instrumenter.errors import InstrumenterError
 from measure.built_in.machine import NAME, built_in_machine
@@ -327,7 +326,7 @@ def tell_written(console: Console, place: Path, trial: Trial, choice: Choice, la
 
 def _warnings(place: Path, trial: Trial, choice: Choice, last_words: str) -> list[str]:
     """What may make the campaign say little or another thing than is wanted; arguments as for `tell_written`."""
-    found = [f"{notice}." for notice in choice.warnings if is_notice(notice)]
+    found = [f"{notice}." for notice in choice.notices]
     if last_words:
         found.append(
             f"The program succeeded, and wrote to standard error: {last_words}\nIf that is an error, the campaign "
