@@ -20,6 +20,21 @@ class SourceError(InstrumenterError):
     """The C source does not compile or cannot be instrumented."""
 
 
+class CompileFailure(SourceError):
+    """The compiler or the linker refused the sources of a program.
+
+    ``errors``: the first of its errors, with ``file:line`` where it named one; ``undefined``: the names among them that
+    the linker missed; ``missing_header``: the first header among them that is not there.
+    """
+
+    def __init__(
+        self, message: str, errors: tuple[str, ...] = (), undefined: tuple[str, ...] = (),
+        missing_header: str | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(message)
+        self.errors, self.undefined, self.missing_header = errors, undefined, missing_header
+
+
 class BuildFailure(SourceError):
     """The build command of a project failed.
 

@@ -363,6 +363,9 @@ def test_what_cannot_become_a_campaign_is_told(folder: Path) -> None:
     (folder / "two/CMakeLists.txt").touch()
     cmake = "cmake -S . -B build -DCMAKE_BUILD_TYPE=Release && cmake --build build -j$(nproc)"
     assert f"It has another build, too; to take that: --build '{cmake}'" in failed("two")
+    told = failed("two", "--build", "echo ld.lld: error: undefined symbol: main; false", "--binary", "x")
+    assert "error: undefined symbol: main" in told
+    assert "give the file that has it, or the whole directory" not in told  # which was given
     assert "--binary ../x: expected a path below two, such as src/mine" in failed("two", "--binary", "../x")
     assert "no such file or directory" in failed("none.c")
     for option in ("--build", "--binary"):
