@@ -17,7 +17,12 @@ class SpecError(InstrumenterError):
 
 
 class SourceError(InstrumenterError):
-    """The C source does not compile or cannot be instrumented."""
+    """The C source does not compile or cannot be instrumented. ``place``: the file and the line that cannot be, None
+    if the error is about no single one."""
+
+    def __init__(self, message: str, place: tuple[str, int] | None = None) -> None:
+        super().__init__(message)
+        self.place = place
 
 
 class CompileFailure(SourceError):

@@ -198,11 +198,11 @@ def _refused(cause: BaseException | None, about: Mapping[str, _Candidate]) -> li
     instrument, such as a coroutine. Empty for other errors."""
     if isinstance(cause, SpecError):
         return [metric for metric in (cause.metric, *cause.others) if metric is not None and metric in about]
-    place = re.match(r"(?P<file>[^:\n]+):(?P<line>\d+): ", str(cause)) if isinstance(cause, SourceError) else None
-    if place is None:
+    if not isinstance(cause, SourceError) or cause.place is None:
         return []
-    same = [name for name, one in about.items() if one.function.file == Path(place["file"]).name]
-    return sorted(same, key=lambda name: abs(about[name].function.line - int(place["line"])))[:1]
+    file, line = cause.place
+    same = [name for name, one in about.items() if one.function.file == Path(file).name]
+    return sorted(same, key=lambda name: abs(about[name].function.line - line))[:1]
 
 
 def _try_otherwise(metric: str, about: dict[str, _Candidate]) -> None:

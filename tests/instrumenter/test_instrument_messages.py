@@ -143,6 +143,9 @@ def test_sources_that_cannot_be_instrumented(text: str, spec: dict[str, Any], me
     with pytest.raises(SourceError) as caught:
         instrument(text, m=spec)
     assert str(caught.value) == message
+    place = caught.value.place
+    assert (place is None) == ("cannot be analysed" in message)  # which may be at several places
+    assert place is None or message.startswith(f"{place[0]}:{place[1]}: ")
 
 
 def test_warnings_of_what_is_not_counted() -> None:
