@@ -45,7 +45,7 @@ from instrumenter.building.project_tree import (
 )
 from instrumenter.building.relink import COMMAND_NAME
 from instrumenter.building.toolchain import GUEST_TARGET, Toolchain, compiler_version
-from instrumenter.errors import InstrumenterError, SourceError, SpecError
+from instrumenter.errors import InstrumenterError, MissingProgram, SourceError, SpecError
 from instrumenter.find.find import find_source_events
 from instrumenter.find.sites import FoundSites
 from instrumenter.rewrite.counter_layout import SYMBOL, Placement
@@ -338,9 +338,8 @@ class _Tree:
         if not self._binary.is_file():
             inside = self.linked()
             linked = f"; it linked {', '.join(inside)}" if inside else "; it linked nothing with $CC"
-            raise SourceError(
-                f"the build command ended well but left no file '{name}'{linked}. Say in `binary:` what it makes"
-            )
+            finding = f"the build command ended well but left no file '{name}'{linked}"
+            raise MissingProgram(f"{finding}. Say in `binary:` what it makes", finding)
         try:
             with self._binary.open("rb") as file:
                 elf = ELFFile(file)

@@ -19,7 +19,7 @@ from instrumenter.building.build_advice import folder_with
 from instrumenter.building.processor_options import explain_other_processor
 from instrumenter.building.program_build import Build
 from instrumenter.building.undeclared_names import undeclared_names
-from instrumenter.errors import CompileFailure, InstrumenterError
+from instrumenter.errors import CompileFailure, InstrumenterError, MissingProgram
 from measure.built_in.machine import NAME, built_in_machine
 from measure.campaign.builds import Builds
 from measure.campaign.campaign_file import campaign_of
@@ -177,7 +177,9 @@ class _Draft:
         except CampaignError as error:
             cause = error.__cause__
             if isinstance(cause, InstrumenterError):
-                told = str(cause).replace("Say in `binary:` what it makes", "Say with --binary what it makes")
+                told = str(cause)
+                if isinstance(cause, MissingProgram):
+                    told = f"{cause.finding}. Say with --binary what it makes"
                 raise CampaignError(f"{self._source}: {told}") from cause
             raise
 

@@ -363,6 +363,8 @@ def test_what_cannot_become_a_campaign_is_told(folder: Path) -> None:
     (folder / "two/CMakeLists.txt").touch()
     cmake = "cmake -S . -B build -DCMAKE_BUILD_TYPE=Release && cmake --build build -j$(nproc)"
     assert f"It has another build, too; to take that: --build '{cmake}'" in failed("two")
+    told = failed("two", "--build", "true", "--binary", "x")
+    assert told.endswith("left no file 'x'; it linked nothing with $CC. Say with --binary what it makes")
     told = failed("two", "--build", "echo ld.lld: error: undefined symbol: main; false", "--binary", "x")
     assert "error: undefined symbol: main" in told
     assert "give the file that has it, or the whole directory" not in told  # which was given
