@@ -160,7 +160,7 @@ def run_untimed(campaign: Campaign, program: Path, counters: Mapping[str, tuple[
     from emulator.machine import DEFAULT_CLOCK_HZ, Machine
     from emulator.timing.machine_file import load_machine
     from measure.campaign.plan import program_input
-    from measure.targets.emulated import check_ending
+    from measure.targets.emulated import check_ending, run_error
 
     stdin, arguments, mapped = program_input(campaign.program)
     files = VirtualFiles(mapped=mapped, stdin=Path(stdin).read_bytes() if stdin else b"", seed=campaign.seed)
@@ -182,7 +182,7 @@ def run_untimed(campaign: Campaign, program: Path, counters: Mapping[str, tuple[
             counts = dict(zip(counters, totals.read(), strict=True))
             return UntimedRun(counts, machine.instructions, machine.kernel.scheduler.has_started_tasks)
     except EmulatorError as error:
-        raise RunError(str(error)) from error
+        raise run_error(error) from error
 
 
 def count_campaign(campaign: Campaign, document: YamlDocument, console: Console) -> CountedRun:

@@ -49,7 +49,6 @@ _FLAGS = "-O2"  # of a campaign without flags
 _MOST_PARENTS = 3  # directories above a source that may have the project's build
 _HEAVY_PERCENT = 5.0  # added instructions of a counter
 _MOST_FILES_TOLD = 6  # in a message
-_AT_LIMIT = re.compile(r"did not end within [\d,]+ instructions")
 _CLOCK_HZ = 1_000_000_000  # any value: the program does not sample itself
 
 
@@ -106,7 +105,7 @@ def write_first_campaign(request: Request, console: Console) -> Path:
             status.update("running the program on the timing model")
             trial = trial_run(draft.campaign, build.elf_path, build.key, found.instructions, found.explanation)
         except RunError as error:
-            raise CampaignError(f"{request.program}: {_with_advice(str(error), given)}") from None
+            raise CampaignError(f"{request.program}: {error}{_advice_on_run(error, given)}") from None
         status.update("building the program with all counters, and counting events")
         choice = draft.attempt(
             lambda: choose_counters(
@@ -253,20 +252,20 @@ def _project_of(sources: Sequence[Path]) -> str:
     return ""
 
 
-def _with_advice(message: str, given: Mapping[str, Any]) -> str:
-    """``message`` on a run that failed, with what to do. ``given``: the program's input, as `input_keys` has it."""
-    if _AT_LIMIT.search(message):
+def _advice_on_run(error: RunError, given: Mapping[str, Any]) -> str:
+    """What to do about a run that failed, in lines to add to the message. ``given``: the program's input, as
+    `input_keys` has it."""
+    if error.at_limit:
         return (
-            f"{message}\nGive the program less work, which also makes the campaign's runs shorter; if it has to run so "
-            "long, give more than it executes, such as --limit 50G"
+            "\nGive the program less work, which also makes the campaign's runs shorter; if it has to run so long, "
+            "give more than it executes, such as --limit 50G"
         )
-    status = re.search(r"ended with exit status (\d+)", message)
-    if status is None:
-        return message
+    if error.program_status is None:
+        return ""
     return (
-        f"{message}\nGive arguments after --, input with --stdin FILE, and files that it reads with --file FILE, or "
+        "\nGive arguments after --, input with --stdin FILE, and files that it reads with --file FILE, or "
         "with --file /NAME=FILE where it opens the relative path NAME, as it runs in /; if it ends so when all is "
-        f"well, --exit-status {status[1]}. The files that it saw: {_seen(given)}"
+        f"well, --exit-status {error.program_status}. The files that it saw: {_seen(given)}"
     )
 
 

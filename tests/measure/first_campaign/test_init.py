@@ -342,9 +342,12 @@ def test_what_cannot_become_a_campaign_is_told(folder: Path) -> None:
     assert "'config.h' file not found" in told
     assert told.rstrip().endswith("Its project has a build of its own, which knows what it needs: measure init part")
     (folder / "stops.c").write_text(
-        '#include <stdio.h>\n#include <stdlib.h>\nint main(void) { fputs("no luck\\n", stderr); abort(); }\n'
+        "#include <stdio.h>\n#include <stdlib.h>\n"
+        'int main(void) { fputs("a job ended with exit status 2\\n", stderr); abort(); }\n'
     )
-    assert "ended by signal 6 (SIGABRT); its last words on stderr: no luck" in failed("stops.c")
+    told = failed("stops.c")
+    assert "ended by signal 6 (SIGABRT); its last words on stderr: a job ended with exit status 2" in told
+    assert "--exit-status" not in told
     (folder / "gap.c").write_text("int far(int); int main(void) { return far(1); }\n")
     told = failed("gap.c")
     assert "undefined symbol: far" in told
