@@ -129,11 +129,8 @@ def _script(generated: Generated, flags: list[str], toolchain: Toolchain) -> str
 
 
 def _report(spec: InstrumentSpec, generated: Generated, out: Path) -> None:
-    from instrumenter.building.program_notices import is_notice
-
-    for warning in generated.warnings:
-        if not is_notice(warning):  # which the preprocessor has told
-            click.echo(f"warning: {warning}", err=True)
+    for warning in generated.warnings:  # the preprocessor has told the notices
+        click.echo(f"warning: {warning}", err=True)
     for name, count in generated.sites.items():
         click.echo(f"{name}: {spec.metrics[name].describe()}, at {count} place{'s' if count != 1 else ''}")
     click.echo(f"written to {out}")

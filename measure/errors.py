@@ -24,7 +24,15 @@ class StoreError(MeasureError):
 
 
 class RunError(MeasureError):
-    """One run failed: the program failed, or its trace cannot be used."""
+    """One run failed: the program failed, or its trace cannot be used.
+
+    ``program_status``: the exit status of a program that ended with another one than the expected; ``at_limit``:
+    whether the program executed as many instructions as it may.
+    """
+
+    def __init__(self, message: str, *, program_status: int | None = None, at_limit: bool = False) -> None:
+        super().__init__(message)
+        self.program_status, self.at_limit = program_status, at_limit
 
 
 class FewRecordsError(RunError):

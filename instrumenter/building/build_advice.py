@@ -26,10 +26,9 @@ _MARKS = re.compile(r"[\s^~]*")  # below a line that an interpreter shows, befor
 _LINES_BEFORE, _LINES_OF_ERROR = 2, 3
 """Lines shown: compilers and cmake explain a message in the lines after it, make's follows what a command printed."""
 _OF_CMAKE, _MOST_LINES_OF_CMAKE = "CMake Error", 8
-_FIRST_ERROR = "Its first error:"
 _LAST_LINES, _LAST_LINES_AFTER_ERROR = 15, 6
 
-OTHER_COMPILER = re.compile(r"file in wrong format|Relocations in generic ELF|is incompatible with elf")
+_OTHER_COMPILER = re.compile(r"file in wrong format|Relocations in generic ELF|is incompatible with elf")
 """Told when a part of a program was compiled or is linked by this machine's own compiler."""
 
 _CONFIGURE_ERROR = re.compile(r"^configure: error: .*", re.M | re.S)  # is the last that a script prints
@@ -46,7 +45,7 @@ _OF_GLIBC = re.compile(
 )
 _ADVICE = (
     (
-        OTHER_COMPILER,
+        _OTHER_COMPILER,
         "It links with another command than $CC. Set the makefile's variables for the linker and the archiver, too: "
         "`{make_tools}`, or as the makefile calls them",
     ),
@@ -142,7 +141,10 @@ def build_failure(command: str, how: str, output: str, log: str, target: str, li
                   tree: Path) -> BuildFailure:  # fmt: skip
     """The error of a build in ``tree``; arguments as for `failed_build`."""
     message = failed_build(command, how, output, log, target, linked, tree)
-    return BuildFailure(message, may_need_order(output, tree), failed_tests(output))
+    return BuildFailure(
+        message, may_need_order(output, tree), failed_tests(output), first_error(output),
+        other_compiler=bool(_OTHER_COMPILER.search(output)), advises_command=message.endswith("`"),
+    )  # fmt: skip
 
 
 def failed_build(
@@ -151,31 +153,26 @@ def failed_build(
     """The message about ``command``, which ``how`` says what it ended with. ``output``: what it printed, all of which
     is in the file ``log``; ``target``: what it compiled for; ``linked``: the programs that it had linked; ``tree``:
     where it ran, if its makefiles shall be read for a remedy."""
-    lines = [line for line in output.splitlines() if line.strip()] or ["(nothing)"]
+    lines = _printed(output) or ["(nothing)"]
     tail = lines[-_LAST_LINES:]
     parts = [f"the build command {how}: {command}"]
-    first = _number_of_first(_ERROR, lines)
-    if first is None:
-        failed = _number_of_first(_FAILED_COMMAND, lines)
-        if failed is not None:
-            first = max(0, failed - _LINES_BEFORE)
-            while _MARKS.fullmatch(lines[first]):
-                first += 1
+    first = _number_of_error(lines)
     if first is not None:
         after = first + _LINES_OF_ERROR
         if lines[first].startswith(_OF_CMAKE):  # which indents all of its message
             while after < min(first + _MOST_LINES_OF_CMAKE, len(lines)) and lines[after].startswith("  "):
                 after += 1
-        parts += [_FIRST_ERROR, *_indented(lines[first:after])]
+        parts += ["Its first error:", *_indented(lines[first:after])]
         tail = lines[after:][-_LAST_LINES_AFTER_ERROR:]
     parts += [f"Its last lines (all of them: {log}):", *_indented(tail)] if tail else [f"All that it printed: {log}"]
     return "\n".join([*parts, _advice_on(output, target, command, linked, tree)])
 
 
-def first_error(message: str) -> str:
-    """The first line of the first error in a message of `failed_build`; empty if it names none."""
-    _, _, rest = message.partition(f"\n{_FIRST_ERROR}\n")
-    return next((line.strip() for line in rest.splitlines()), "")
+def first_error(output: str) -> str:
+    """The first line of the first error in what a build printed; empty if there is none."""
+    lines = _printed(output)
+    first = _number_of_error(lines)
+    return lines[first].strip() if first is not None else ""
 
 
 def _advice_on(output: str, target: str, command: str, linked: Sequence[str], tree: Path | None) -> str:
@@ -312,6 +309,23 @@ def with_flags(command: str, flags: str, compilers: Sequence[str] = ("CC",)) -> 
         else:
             exported.append(f"{compiler}{value}")
     return f"export {' '.join(exported)}; {command}" if exported else command
+
+
+def _printed(output: str) -> list[str]:
+    """The lines with text in what a build printed."""
+    return [line for line in output.splitlines() if line.strip()]
+
+
+def _number_of_error(lines: list[str]) -> int | None:
+    """The number of the line with which the first error begins: of a compiler, or else of a failed command."""
+    first = _number_of_first(_ERROR, lines)
+    if first is None:
+        failed = _number_of_first(_FAILED_COMMAND, lines)
+        if failed is not None:
+            first = max(0, failed - _LINES_BEFORE)
+            while _MARKS.fullmatch(lines[first]):
+                first += 1
+    return first
 
 
 def _number_of_first(pattern: re.Pattern[str], lines: list[str]) -> int | None:

@@ -22,13 +22,14 @@ MOST_NAMED_SOURCES = 6  # in a message
 
 @dataclass(frozen=True)
 class Generated:
-    """The C files of a build by name, with the sites and warnings of the instrumentation."""
+    """The C files of a build by name, with the sites of the instrumentation; ``warnings``, ``notices``: see `Build`."""
 
     files: dict[str, str]
     layout: CounterLayout
     sites: dict[str, int]
     warnings: tuple[str, ...] = ()
     places: dict[str, dict[str, int]] = field(default_factory=dict)
+    notices: tuple[str, ...] = ()
 
 
 def preprocess_all(sources: Sequence[Path], flags: Sequence[str], toolchain: Toolchain) -> dict[Path, str]:
@@ -65,12 +66,11 @@ def generate(
     }
     if metrics:
         files["measure_counters.c"] = layout.definition()
-    warnings = dict.fromkeys(notices_about_flags(flags, target))
-    warnings |= dict.fromkeys(warning for result in results.values() for warning in result.events.warnings)
+    warnings = dict.fromkeys(warning for result in results.values() for warning in result.events.warnings)
     places: dict[str, dict[str, int]] = {metric: {} for metric in metrics}
     for metric, result in product(metrics, results.values()):
         add_places(places[metric], result.places(metric))
-    return Generated(files, layout, sites, tuple(warnings), places)
+    return Generated(files, layout, sites, tuple(warnings), places, tuple(notices_about_flags(flags, target)))
 
 
 def check_one_meaning(events_of: Mapping[str, FoundSites]) -> None:

@@ -25,11 +25,6 @@ def notices_about_build(entries: Sequence[Mapping[str, Any]], target: str | None
     return openmp.openmp_notices(entries, _machine_of(target)) + processor_options.processor_notices(entries)
 
 
-def is_notice(text: str) -> bool:
-    """Whether a warning about a build is a sentence of this part."""
-    return openmp.is_notice(text) or processor_options.is_notice(text)
-
-
 def _machine_of(target: str | None) -> str:
     """What programs for ``target`` run on, in words."""
     return "the emulated machine" if processor_options.is_emulated(target) else "static programs of this machine"

@@ -46,11 +46,6 @@ def notices_about_flags(flags: Sequence[str], machine: str) -> list[str]:
     return [NOTICE.format(machine=machine)] if without(flags) != list(flags) else []
 
 
-def is_notice(text: str) -> bool:
-    """Whether a warning about a build is a sentence of this part."""
-    return text.startswith(NOTICE.partition("{")[0])
-
-
 def openmp_notices(entries: Iterable[Mapping[str, Any]], machine: str) -> list[str]:
     """A sentence for the user if something that a build left was made without OpenMP; ``entries``: of the listing.
 

@@ -16,7 +16,6 @@ from common.listed_names import listed
 
 ENTRY = "processor_options"
 """The kind of the wrapper's entry in the listing about an output that was made without such options."""
-_NOTICE = "Compiled without options for another processor"
 _MOST_OPTIONS = 6  # named in a sentence
 _FEATURES = (
     # x86
@@ -92,16 +91,12 @@ def processor_notices(entries: Iterable[Mapping[str, Any]]) -> list[str]:
     )
 
 
-def is_notice(text: str) -> bool:
-    """Whether a warning about a build is a sentence of this part."""
-    return text.startswith(_NOTICE)
-
-
 def _notices(options: Iterable[str]) -> list[str]:
     names = sorted(set(options))
     if not names:
         return []
     return [
-        f"{_NOTICE} than the emulated RISC-V machine: {listed(names, _MOST_OPTIONS)}. Where the sources choose code by "
-        "what the processor has, their portable code is measured"
+        "Compiled without options for another processor than the emulated RISC-V machine: "
+        f"{listed(names, _MOST_OPTIONS)}. Where the sources choose code by what the processor has, their portable code "
+        "is measured"
     ]

@@ -112,7 +112,7 @@ class Build:
     ``counters``: location of each metric's counter; ``sites``: number of its sites in the source; ``places``: by
     metric, ``file:line`` to the number of its sites there;
     ``text_bytes``, ``static_instructions``: see `code_size`; the C library is included;
-    ``warnings``: events that the counters may miss, and how the program was compiled;
+    ``warnings``: events that the counters may miss; ``notices``: sentences on how the program was compiled;
     ``relinkable``: `instrumenter.building.relink.relinked` can link it in other orders;
     ``seconds``: time that it took to build, without that of the compiler's libraries, nan if unknown.
     """
@@ -127,6 +127,7 @@ class Build:
     places: dict[str, dict[str, int]] = field(default_factory=dict)
     relinkable: bool = False
     seconds: float = field(default=math.nan, compare=False)
+    notices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -282,7 +283,7 @@ def load_build(place: Path, layout: CounterLayout) -> Build | None:
         return Build(
             program, place.name, layout.locations(), facts["sites"],
             facts["text_bytes"], facts["static_instructions"], tuple(facts["warnings"]), facts["places"],
-            can_relink(program), facts.get("seconds", math.nan),
+            can_relink(program), facts.get("seconds", math.nan), tuple(facts["notices"]),
         )  # fmt: skip
     except (OSError, ValueError, KeyError):
         return None
@@ -320,7 +321,9 @@ class CompiledProgram:
         library_seconds = self.toolchain.library_seconds - library_seconds
         seconds = self.seconds + time.perf_counter() - started - library_seconds
         generated = self.generated
-        write_facts(self.folder, generated.sites, generated.places, generated.warnings, seconds)
+        write_facts(
+            self.folder, generated.sites, generated.places, generated.warnings, generated.notices, seconds
+        )  # fmt: skip
         keep_build(self.folder, self.place, generated.layout)
         build = load_build(self.place, generated.layout)
         assert build is not None
@@ -367,7 +370,10 @@ def _shift_into(
         source.write_text(padding_source(code_offset_bytes), "utf-8")
         toolchain.compile(source, [*BUILD_FLAGS, *SECTION_FLAGS], source.with_suffix(".o"))
         link_shifted(unshifted.elf_path, source.with_suffix(".o"), temporary)
-        write_facts(temporary, unshifted.sites, unshifted.places, unshifted.warnings, time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        write_facts(
+            temporary, unshifted.sites, unshifted.places, unshifted.warnings, unshifted.notices, seconds
+        )  # fmt: skip
         keep_build(temporary, place, layout)
 
 
@@ -389,14 +395,14 @@ def _compiled(sources: Sequence[Path], flags: Sequence[str], toolchain: Toolchai
 
 def write_facts(
     folder: Path, sites: Mapping[str, int], places: Mapping[str, Mapping[str, int]], warnings: Sequence[str],
-    seconds: float,
+    notices: Sequence[str], seconds: float,
 ) -> None:  # fmt: skip
     """Write the facts that `load_build` reads beside ``folder``/program, which took ``seconds`` to build."""
     program = folder / "program"
     text_bytes, instructions = code_size(program)
     facts = {
-        "sites": sites, "places": places, "warnings": warnings, "text_bytes": text_bytes,
-        "static_instructions": instructions, "program_bytes": program.stat().st_size,
+        "sites": sites, "places": places, "warnings": warnings, "notices": notices,
+        "text_bytes": text_bytes, "static_instructions": instructions, "program_bytes": program.stat().st_size,
         "seconds": round(seconds, 3),
     }  # fmt: skip
     (folder / build_cache.FACTS_NAME).write_text(json.dumps(facts, indent=1), "utf-8")

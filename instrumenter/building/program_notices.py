@@ -7,17 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from common.listed_names import listed
-from instrumenter.building import left_out_flags
 from instrumenter.building.build_advice import with_flags
 
-_NOT_OPTIMISED = "Compiled without optimisation"
 _MOST_SOURCES = 3  # named in a sentence
 _LEVEL = re.compile(r"-O(\w*)")
-
-
-def is_notice(text: str) -> bool:
-    """Whether a warning about a build is about how it was compiled, and no event that a counter may miss."""
-    return left_out_flags.is_notice(text) or text.startswith(_NOT_OPTIMISED)
 
 
 def optimisation_notices(units: Iterable[Mapping[str, Any]], command: str) -> list[str]:
@@ -37,7 +30,7 @@ def optimisation_notices(units: Iterable[Mapping[str, Any]], command: str) -> li
         compilers = ["CXX" if driver == "c++" else "CC" for driver in drivers]
         why, remedy = "no -O in the flags", f"to measure that: `{with_flags(command, '-O2', compilers)}`"
     return [
-        f"{_NOT_OPTIMISED} ({why}): {listed(names, _MOST_SOURCES)}. An optimised program spends its time "
+        f"Compiled without optimisation ({why}): {listed(names, _MOST_SOURCES)}. An optimised program spends its time "
         f"elsewhere; {remedy}"
     ]
 

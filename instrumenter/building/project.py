@@ -45,7 +45,7 @@ from instrumenter.building.project_tree import (
 )
 from instrumenter.building.relink import COMMAND_NAME
 from instrumenter.building.toolchain import GUEST_TARGET, Toolchain, compiler_version
-from instrumenter.errors import InstrumenterError, SourceError, SpecError
+from instrumenter.errors import InstrumenterError, MissingProgram, SourceError, SpecError
 from instrumenter.find.find import find_source_events
 from instrumenter.find.sites import FoundSites
 from instrumenter.rewrite.counter_layout import SYMBOL, Placement
@@ -198,10 +198,10 @@ class ProjectRecipe:
         with workspace(place.parent) as temporary:
             with tree.locked(shared=True):
                 tree.write_program(temporary / "program", spec)
-                sites, places, warnings = tree.check_counts(spec, temporary / "program")
+                sites, places, warnings, notices = tree.check_counts(spec, temporary / "program")
             # Also for a tree that was there: the program with other counters needs one of its own.
             seconds = tree.seconds + time.perf_counter() - started
-            write_facts(temporary, sites, places, warnings, seconds)
+            write_facts(temporary, sites, places, warnings, notices, seconds)
             keep_build(temporary, place, spec.layout)
         build = load_build(place, spec.layout)
         assert build is not None
@@ -338,9 +338,8 @@ class _Tree:
         if not self._binary.is_file():
             inside = self.linked()
             linked = f"; it linked {', '.join(inside)}" if inside else "; it linked nothing with $CC"
-            raise SourceError(
-                f"the build command ended well but left no file '{name}'{linked}. Say in `binary:` what it makes"
-            )
+            finding = f"the build command ended well but left no file '{name}'{linked}"
+            raise MissingProgram(f"{finding}. Say in `binary:` what it makes", finding)
         try:
             with self._binary.open("rb") as file:
                 elf = ELFFile(file)
@@ -382,13 +381,13 @@ class _Tree:
     # --- sites
     def check_counts(
         self, spec: WrapperSpec, program: Path
-    ) -> tuple[dict[str, int], dict[str, dict[str, int]], list[str]]:
-        """Sites and places of each metric in the program, events that counters may miss, and notices about how it was
-        compiled. Raises `SpecError`."""
+    ) -> tuple[dict[str, int], dict[str, dict[str, int]], list[str], list[str]]:
+        """``sites``, ``places``, ``warnings`` and ``notices`` of the program as `Build` has them. Raises `SourceError`
+        and `SpecError`."""
         entries = read_listing(self._listing)
         notices = notices_about_build(entries, spec.target)
         if not spec.metrics:
-            return {}, {}, notices
+            return {}, {}, [], notices
         units = [each for each in entries if each["kind"] == "unit"]
         # Programs with which a configure script tried the compiler do not exist any more.
         units = [each for each in units if (Path(each["directory"]) / each["source"]).is_file()]
@@ -414,7 +413,7 @@ class _Tree:
             )
         warnings = [warning for each in units if each["instrumented"] for warning in each["warnings"]]
         notices += optimisation_notices(units, self.project.command)
-        return sites, places, list(dict.fromkeys([*notices, *warnings, *left_out]))
+        return sites, places, list(dict.fromkeys([*warnings, *left_out])), notices
 
     def _explain(
         self, metric: str, spec: MetricSpec, units: list[dict[str, Any]], left_out: list[str], target: str

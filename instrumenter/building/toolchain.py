@@ -23,7 +23,7 @@ from common import compiler_cache
 from common.shared_folders import locked
 from instrumenter.building import c_library, openmp
 from instrumenter.building.left_out_flags import notices_about_flags, without_left_out
-from instrumenter.errors import SourceError, ToolchainError
+from instrumenter.errors import CompileFailure, SourceError, ToolchainError
 from instrumenter.find.languages import OLD_C_FLAGS, flags_of_language, is_cplusplus
 
 GUEST_TARGET = "riscv64-linux-musl"
@@ -227,7 +227,7 @@ class Toolchain:
         arguments = ["-E", *ALWAYS, *self._usable(given), *openmp.HEADER_WORDS, str(full)]
         status, out, err = self.run(arguments, full.parent, driver)
         if status:
-            raise SourceError(_first_errors(err, f"{source} cannot be preprocessed"))
+            raise _compile_failure(err, f"{source} cannot be preprocessed")
         return out.decode("utf-8", "surrogateescape")
 
     def compile(self, source: Path, flags: Sequence[str], output: Path) -> None:
@@ -372,7 +372,7 @@ class Toolchain:
         # The directory of the compilation must not be in the program: same content, same bytes.
         status, _, err = run([*arguments, f"-ffile-prefix-map={directory}=."], directory, driver)
         if status:
-            raise SourceError(_first_errors(err, "the program does not compile"))
+            raise _compile_failure(err, "the program does not compile")
         return err
 
 
@@ -421,14 +421,22 @@ def linker_arguments(messages: bytes) -> list[str]:
 
 _ERROR_LINE = re.compile(r"^(.*?:\d+)(?::\d+)?: (?:fatal )?error: (.*)$", re.MULTILINE)
 _LINK_ERROR = re.compile(r"^(?:ld\.lld|lld|zig)?:? ?error: (.*)$", re.MULTILINE)
+_UNDEFINED = re.compile(r"undefined symbol: (.*\S)")
+_NO_HEADER = re.compile(r"'([^'\n]+)' file not found")
 
 
-def _first_errors(stderr: bytes, what: str) -> str:
-    """The compiler's errors, or its first lines; thanks to the line markers, places are in the user's files.
+def _compile_failure(stderr: bytes, what: str) -> CompileFailure:
+    """The error with the compiler's errors, or its first lines; thanks to the line markers, places are in the user's
+    files.
 
     Columns are left out, since they are those of the preprocessed line.
     """
     text = stderr.decode("utf-8", "replace")
-    found = [f"  {place}: {message}" for place, message in _ERROR_LINE.findall(text)]
-    found = found or [f"  {message}" for message in _LINK_ERROR.findall(text)]
-    return f"{what}:\n" + "\n".join(found[:5] or [f"  {line}" for line in text.strip().splitlines()[:8]])
+    found = [f"{place}: {message}" for place, message in _ERROR_LINE.findall(text)] or _LINK_ERROR.findall(text)
+    errors = tuple(found[:5] or text.strip().splitlines()[:8])
+    told = "\n".join(errors)
+    header = _NO_HEADER.search(told)
+    return CompileFailure(
+        "\n".join([f"{what}:", *(f"  {error}" for error in errors)]), errors, tuple(_UNDEFINED.findall(told)),
+        header[1] if header else None,
+    )  # fmt: skip

@@ -198,7 +198,8 @@ class Finder:
                 self._add(self._exits, Form.POINT, at, at)
 
     def _refuse(self, cursor: Cursor, reason: str) -> None:
-        raise SourceError(f"{self.lines.place(cursor.extent.start.offset)}: {reason}")
+        place = self.lines.place(cursor.extent.start.offset)
+        raise SourceError(f"{place}: {reason}", (place.file, place.line))
 
     # --- the walk: with a stack, since expressions can be nested more deeply than Python calls
     def _walk(self, body: Cursor) -> None:

@@ -39,11 +39,12 @@ SHIFTED_LAYOUTS = 16  # of a program that cannot be linked anew for each run
 
 @dataclass(frozen=True)
 class BuildFacts:
-    """Facts about a built program for the report. ``warnings``: as of `Build`."""
+    """Facts about a built program for the report. ``warnings``, ``notices``: as of `Build`."""
 
     key: str
     static_instructions: int
     warnings: tuple[str, ...] = ()
+    notices: tuple[str, ...] = ()
 
 
 def catalogue_entry(program: Program) -> ProgramSpec:
@@ -199,7 +200,7 @@ class Builds:
         """For each variant, the facts of each layout that was built."""
         found: dict[str, list[BuildFacts]] = {variant: [] for variant in self._metrics}
         for (variant, _), build in sorted(self._made.items(), key=lambda item: item[0][1]):
-            found[variant].append(BuildFacts(build.key, build.static_instructions, build.warnings))
+            found[variant].append(BuildFacts(build.key, build.static_instructions, build.warnings, build.notices))
         optional = [variant for variant in found if variant == NULL_CONTROL or variant.endswith(SECOND_RUN)]
         return {variant: tuple(facts) for variant, facts in found.items() if facts or variant not in optional}
 

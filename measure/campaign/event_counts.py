@@ -17,7 +17,6 @@ from rich.markup import escape
 
 from common.listed_names import listed
 from common.yaml_document import YamlDocument
-from instrumenter.building.program_notices import is_notice
 from instrumenter.spec.software_metrics import MetricSpec
 from measure.campaign.campaign_model import Campaign
 from measure.console.tables import print_table
@@ -59,7 +58,7 @@ class Counts:
 @dataclass(frozen=True)
 class CountedRun:
     """``metrics``: in the campaign's order; ``instructions``: of the run, with those of its counters; ``seconds``:
-    duration of the run; ``warnings``: about the program, see `Build`; ``starts_tasks``: see `UntimedRun`.
+    duration of the run; ``warnings``, ``notices``: about the program, see `Build`; ``starts_tasks``: see `UntimedRun`.
     """
 
     metrics: tuple[Counts, ...]
@@ -67,6 +66,7 @@ class CountedRun:
     seconds: float
     warnings: tuple[str, ...] = ()
     starts_tasks: bool = False
+    notices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def count_events(
     seconds = time.perf_counter() - started
     of_twins = [f"metric '{twin}'" for twin in twins.values()]
     warnings = tuple(one for one in build.warnings if not any(twin in one for twin in of_twins))
-    return CountedRun(found, run.instructions, seconds, warnings, run.starts_tasks)
+    return CountedRun(found, run.instructions, seconds, warnings, run.starts_tasks, build.notices)
 
 
 def _with_events(metrics: Mapping[str, MetricSpec]) -> tuple[dict[str, MetricSpec], dict[str, str]]:
@@ -160,7 +160,7 @@ def run_untimed(campaign: Campaign, program: Path, counters: Mapping[str, tuple[
     from emulator.machine import DEFAULT_CLOCK_HZ, Machine
     from emulator.timing.machine_file import load_machine
     from measure.campaign.plan import program_input
-    from measure.targets.emulated import check_ending
+    from measure.targets.emulated import check_ending, run_error
 
     stdin, arguments, mapped = program_input(campaign.program)
     files = VirtualFiles(mapped=mapped, stdin=Path(stdin).read_bytes() if stdin else b"", seed=campaign.seed)
@@ -182,7 +182,7 @@ def run_untimed(campaign: Campaign, program: Path, counters: Mapping[str, tuple[
             counts = dict(zip(counters, totals.read(), strict=True))
             return UntimedRun(counts, machine.instructions, machine.kernel.scheduler.has_started_tasks)
     except EmulatorError as error:
-        raise RunError(str(error)) from error
+        raise run_error(error) from error
 
 
 def count_campaign(campaign: Campaign, document: YamlDocument, console: Console) -> CountedRun:
@@ -208,8 +208,7 @@ def print_counts(counted: CountedRun, campaign: Campaign, document: YamlDocument
                 style="yellow", highlight=False,
             )  # fmt: skip
     for warning in counted.warnings:
-        if not is_notice(warning):
-            console.print(f"! A counter may miss events: {escape(warning)}.", style="yellow", highlight=False)
+        console.print(f"! A counter may miss events: {escape(warning)}.", style="yellow", highlight=False)
     rows = []
     for one in counted.metrics:
         events = f"{one.events:,}" + (f"\nsum {one.total:,}" if one.adds else "")

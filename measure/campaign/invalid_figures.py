@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from instrumenter.building.program_notices import is_notice
 from measure.campaign.controls import Controls
 from measure.campaign.executor import Outcome
 from measure.campaign.plan import Plan
@@ -17,8 +16,8 @@ def invalid_figures(plan: Plan, outcome: Outcome, controls: Controls | None) -> 
     if plan.campaign.host is not None:
         sentences += forks(outcome.runs)
         sentences += multiplexed(outcome.runs)
-    told = {warning: None for layouts in plan.builds.values() for warning in layouts[0].warnings}
-    sentences += [f"{warning}." for warning in told if is_notice(warning)]
-    sentences += [f"A counter may miss events: {warning}" for warning in told if not is_notice(warning)]
+    programs = [layouts[0] for layouts in plan.builds.values()]
+    sentences += dict.fromkeys(f"{notice}." for one in programs for notice in one.notices)
+    sentences += dict.fromkeys(f"A counter may miss events: {warning}" for one in programs for warning in one.warnings)
     sentences += about_uneven_records(plan.campaign, outcome.runs)
     return (*sentences, *(controls.failures if controls else ()))

@@ -18,7 +18,7 @@ from measure.errors import CampaignError
 from measure.result_files import write_text_atomically
 
 FILE_NAME = "plan.json"
-_FORMAT = "perturbation-plan-2"
+_FORMAT = "perturbation-plan-3"
 
 
 def save_plan(plan: Plan, directory: Path) -> None:
@@ -70,7 +70,8 @@ def load_plan(directory: Path) -> Plan:
             tuple(run["key"] for run in saved["runs"]),
             {
                 variant: tuple(
-                    BuildFacts(one["key"], one["static_instructions"], tuple(one["warnings"])) for one in layouts
+                    BuildFacts(one["key"], one["static_instructions"], tuple(one["warnings"]), tuple(one["notices"]))
+                    for one in layouts
                 )
                 for variant, layouts in saved["builds"].items()
             },

@@ -82,19 +82,19 @@ def program_file(program: Path, console: Console) -> Path:
     if not program.exists():
         raise CampaignError(f"no such file: {program}")
     from instrumenter.building.program_build import build_program
-    from instrumenter.errors import InstrumenterError
+    from instrumenter.errors import CompileFailure, InstrumenterError
 
     try:
         return build_program(
             [program], ["-O2", "-g"], libraries=["-lm"], notify=lambda text: console.print(text, style="dim")
         ).elf_path
     except InstrumenterError as error:
-        text, hint = str(error), ""
-        if "undefined symbol: " in text:
+        hint = ""
+        if isinstance(error, CompileFailure) and error.undefined:
             hint = f"\nIf other files have them, compile the program first: {_BUILD}"
-        elif "file not found" in text:
+        elif isinstance(error, CompileFailure) and error.missing_header:
             hint = f"\nA program that needs directories of headers is compiled first: {_BUILD_WITH_HEADERS}"
-        raise CampaignError(f"{program}: {text}{hint}") from None
+        raise CampaignError(f"{program}: {error}{hint}") from None
 
 
 def machine_for(job: Job, elf: Path, clock_hz: int | None = None) -> Machine:

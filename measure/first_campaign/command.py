@@ -18,9 +18,8 @@ from common.yaml_document import YamlDocument
 from instrumenter.building.build_advice import folder_with
 from instrumenter.building.processor_options import explain_other_processor
 from instrumenter.building.program_build import Build
-from instrumenter.building.program_notices import is_notice
 from instrumenter.building.undeclared_names import undeclared_names
-from instrumenter.errors import InstrumenterError
+from instrumenter.errors import CompileFailure, InstrumenterError, MissingProgram
 from measure.built_in.machine import NAME, built_in_machine
 from measure.campaign.builds import Builds
 from measure.campaign.campaign_file import campaign_of
@@ -50,9 +49,6 @@ _FLAGS = "-O2"  # of a campaign without flags
 _MOST_PARENTS = 3  # directories above a source that may have the project's build
 _HEAVY_PERCENT = 5.0  # added instructions of a counter
 _MOST_FILES_TOLD = 6  # in a message
-_UNDEFINED = re.compile(r"undefined symbol: ([^\n]*[^\s])")
-_AT_LIMIT = re.compile(r"did not end within [\d,]+ instructions")
-_NO_HEADER = re.compile(r"'([^'\n]+)' file not found")
 _CLOCK_HZ = 1_000_000_000  # any value: the program does not sample itself
 
 
@@ -109,7 +105,7 @@ def write_first_campaign(request: Request, console: Console) -> Path:
             status.update("running the program on the timing model")
             trial = trial_run(draft.campaign, build.elf_path, build.key, found.instructions, found.explanation)
         except RunError as error:
-            raise CampaignError(f"{request.program}: {_with_advice(str(error), given)}") from None
+            raise CampaignError(f"{request.program}: {error}{_advice_on_run(error, given)}") from None
         status.update("building the program with all counters, and counting events")
         choice = draft.attempt(
             lambda: choose_counters(
@@ -154,12 +150,14 @@ class _Draft:
             try:
                 return self.attempt(lambda: Builds(self.campaign, self.document, _CLOCK_HZ, notify)[BASELINE, 0])
             except CampaignError as error:
-                missing = _UNDEFINED.findall(str(error))
-                program = self.campaign.program
+                failure = error.__cause__
+                if not isinstance(failure, CompileFailure):
+                    raise
+                missing, program = failure.undefined, self.campaign.program
                 sources = [program.source] if program.source else list(program.sources)
                 more = sources_that_define(missing, sources) if "main" not in missing else []
                 if not more:
-                    raise CampaignError(_link_advice(str(error), missing, sources, self._flags)) from None
+                    raise CampaignError(_compile_advice(str(error), failure, sources, self._flags)) from None
                 for argument in self._arguments:
                     if Path(argument).resolve() in more:
                         raise CampaignError(
@@ -178,7 +176,9 @@ class _Draft:
         except CampaignError as error:
             cause = error.__cause__
             if isinstance(cause, InstrumenterError):
-                told = str(cause).replace("Say in `binary:` what it makes", "Say with --binary what it makes")
+                told = str(cause)
+                if isinstance(cause, MissingProgram):
+                    told = f"{cause.finding}. Say with --binary what it makes"
                 raise CampaignError(f"{self._source}: {told}") from cause
             raise
 
@@ -194,18 +194,20 @@ def _check_machine(path: Path) -> None:
         raise CampaignError(str(error)) from None
 
 
-def _link_advice(message: str, missing: list[str], sources: Sequence[Path], flags: str) -> str:
-    """``message`` on a build that failed, with what to do about its ``flags`` or the names that the linker missed."""
-    if sources and not missing and re.search("does not compile|cannot be preprocessed", message):
-        other_processor = explain_other_processor(message)
+def _compile_advice(message: str, failure: CompileFailure, sources: Sequence[Path], flags: str) -> str:
+    """``message`` on the ``failure`` of a build of ``sources``, with what to do about its ``flags`` or the names that
+    the linker missed."""
+    missing = failure.undefined
+    if not missing:
+        told = "\n".join(failure.errors)
+        other_processor = explain_other_processor(told)
         if other_processor:
             return f"{message}\n{other_processor}"
-        undeclared = undeclared_names(message)
+        undeclared = undeclared_names(told)
         if undeclared:
             return f"{message}\n{undeclared.explanation('Include')}: --flags '{flags} {undeclared.flags}'"
-        header = _NO_HEADER.search(message)
-        if header:
-            return f"{message}\n{_header_advice(header[1], sources, flags)}{_project_of(sources)}"
+        if failure.missing_header:
+            return f"{message}\n{_header_advice(failure.missing_header, sources, flags)}{_project_of(sources)}"
         return (
             f"{message}\nFlags of the compiler, such as -std=c++20 or -I with a directory, are given with --flags"
             f"{_project_of(sources)}"
@@ -219,15 +221,13 @@ def _link_advice(message: str, missing: list[str], sources: Sequence[Path], flag
                     f"give --flags '-O2 -D{found[1]}', or the whole directory"
                 )
         return f"{message}\nThe program has no function main: give the file that has it, or the whole directory"
-    if missing and sources:
-        return (
-            f"{message}\nNo other source file beside it seems to define {', '.join(missing)}. The C library has the "
-            "mathematical and the thread functions; other libraries must be part of the program: give a directory with "
-            f"their sources{_project_of(sources)}\nWhere the sources lie in several directories, give the one above "
-            "them and how it is built: measure init DIRECTORY --build '$CC -O2 -I INCLUDE "
-            f"{sources[0].name} OTHER.c -lm -o NAME' --binary NAME"
-        )
-    return message
+    return (
+        f"{message}\nNo other source file beside it seems to define {', '.join(missing)}. The C library has the "
+        "mathematical and the thread functions; other libraries must be part of the program: give a directory with "
+        f"their sources{_project_of(sources)}\nWhere the sources lie in several directories, give the one above "
+        "them and how it is built: measure init DIRECTORY --build '$CC -O2 -I INCLUDE "
+        f"{sources[0].name} OTHER.c -lm -o NAME' --binary NAME"
+    )
 
 
 def _header_advice(header: str, sources: Sequence[Path], flags: str) -> str:
@@ -252,20 +252,20 @@ def _project_of(sources: Sequence[Path]) -> str:
     return ""
 
 
-def _with_advice(message: str, given: Mapping[str, Any]) -> str:
-    """``message`` on a run that failed, with what to do. ``given``: the program's input, as `input_keys` has it."""
-    if _AT_LIMIT.search(message):
+def _advice_on_run(error: RunError, given: Mapping[str, Any]) -> str:
+    """What to do about a run that failed, in lines to add to the message. ``given``: the program's input, as
+    `input_keys` has it."""
+    if error.at_limit:
         return (
-            f"{message}\nGive the program less work, which also makes the campaign's runs shorter; if it has to run so "
-            "long, give more than it executes, such as --limit 50G"
+            "\nGive the program less work, which also makes the campaign's runs shorter; if it has to run so long, "
+            "give more than it executes, such as --limit 50G"
         )
-    status = re.search(r"ended with exit status (\d+)", message)
-    if status is None:
-        return message
+    if error.program_status is None:
+        return ""
     return (
-        f"{message}\nGive arguments after --, input with --stdin FILE, and files that it reads with --file FILE, or "
+        "\nGive arguments after --, input with --stdin FILE, and files that it reads with --file FILE, or "
         "with --file /NAME=FILE where it opens the relative path NAME, as it runs in /; if it ends so when all is "
-        f"well, --exit-status {status[1]}. The files that it saw: {_seen(given)}"
+        f"well, --exit-status {error.program_status}. The files that it saw: {_seen(given)}"
     )
 
 
@@ -327,7 +327,7 @@ def tell_written(console: Console, place: Path, trial: Trial, choice: Choice, la
 
 def _warnings(place: Path, trial: Trial, choice: Choice, last_words: str) -> list[str]:
     """What may make the campaign say little or another thing than is wanted; arguments as for `tell_written`."""
-    found = [f"{notice}." for notice in choice.warnings if is_notice(notice)]
+    found = [f"{notice}." for notice in choice.notices]
     if last_words:
         found.append(
             f"The program succeeded, and wrote to standard error: {last_words}\nIf that is an error, the campaign "

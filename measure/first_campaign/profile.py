@@ -18,7 +18,6 @@ import numpy as np
 from emulator.analyzers.analyzer import Analyzer
 from emulator.analyzers.instruction_counts import Executions
 from emulator.events import TraceSelection
-from measure.errors import RunError
 from measure.first_campaign.own_functions import Definition, own_functions
 
 if TYPE_CHECKING:
@@ -88,7 +87,7 @@ def profile(campaign: Campaign, program: Path) -> Profile:
     from emulator.linux.vfs.files import VirtualFiles
     from emulator.machine import Machine
     from measure.campaign.plan import program_input
-    from measure.targets.emulated import check_ending, explanation
+    from measure.targets.emulated import check_ending, explanation, run_error
 
     stdin, arguments, mapped = program_input(campaign.program)
     files = VirtualFiles(mapped=mapped, stdin=Path(stdin).read_bytes() if stdin else b"", seed=campaign.seed)
@@ -109,7 +108,7 @@ def profile(campaign: Campaign, program: Path) -> Profile:
                 functions, machine.instructions, files.stdin_was_read, _last_line(files.output(2)), explanation(files)
             )
     except EmulatorError as error:
-        raise RunError(str(error)) from error
+        raise run_error(error) from error
 
 
 def _last_line(output: bytes) -> str:

@@ -321,7 +321,7 @@ def _working_build(
 ) -> tuple[str, list[str]]:
     """The first of ``commands`` that builds the project, and the programs that it links. ``binary``: the program to
     measure, if it is known. Raises `CampaignError` with the last failure if none does."""
-    from instrumenter.building.build_advice import OTHER_COMPILER, first_error, with_make_words
+    from instrumenter.building.build_advice import with_make_words
     from instrumenter.building.project import build_outputs, linked_programs
     from instrumenter.building.toolchain import Toolchain
 
@@ -339,16 +339,16 @@ def _working_build(
             left = named
             notify("It links no program with $CC; once more, with gcc, cc and the like in its place:")
         except SourceError as error:
-            if not OTHER_COMPILER.search(str(error)):
+            failure = error if isinstance(error, BuildFailure) else BuildFailure(str(error))
+            if not failure.other_compiler:
                 left = [other for other in left if not other.startswith(_AS_NAMED)]
-            if isinstance(error, BuildFailure):
-                if not error.one_by_one:  # the others differ in their calls of make
-                    left = [other for other in left if other.startswith(_AS_NAMED)]
-                tests = [f"--old-file={name}" for name in error.tests if f"--old-file={name}" not in command]
-                if tests and len(commands) > 1:  # the command is not the user's
-                    left.insert(0, with_make_words(command, " ".join(tests)))
+            if not failure.one_by_one:  # the others differ in their calls of make
+                left = [other for other in left if other.startswith(_AS_NAMED)]
+            tests = [f"--old-file={name}" for name in failure.tests if f"--old-file={name}" not in command]
+            if tests and len(commands) > 1:  # the command is not the user's
+                left.insert(0, with_make_words(command, " ".join(tests)))
             if left:
-                why = _tests_failed(error) or first_error(str(error))
+                why = f"in its tests: {', '.join(failure.tests)}" if failure.tests else failure.first_error
                 notify(f"That failed{f' ({why})' if why else ''}; the next one to try:")
                 continue
             others = [other for other in build_commands(directory) if other.split()[0] not in command.split()]
@@ -357,7 +357,7 @@ def _working_build(
                 ways += (
                     "\nWhere that is of a program that need not be measured: --binary PATH builds only the one at PATH"
                 )
-            how = "\nSuch a command is given with --build 'COMMAND'" if str(error).endswith("`") else ""
+            how = "\nSuch a command is given with --build 'COMMAND'" if failure.advises_command else ""
             raise CampaignError(f"{directory}: {error}{how}{ways}") from None
         except InstrumenterError as error:
             raise CampaignError(f"{directory}: {error}") from None
@@ -372,12 +372,6 @@ def _compiled_file(directory: Path) -> Path | None:
             if is_elf(path):
                 return path.relative_to(directory)
     return None
-
-
-def _tests_failed(error: SourceError) -> str:
-    """What failed if that was tests of the project; empty otherwise."""
-    tests = error.tests if isinstance(error, BuildFailure) else ()
-    return f"in its tests: {', '.join(tests)}" if tests else ""
 
 
 def _only_program(directory: Path, command: str, made: Sequence[str]) -> str:

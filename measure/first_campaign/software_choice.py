@@ -61,14 +61,14 @@ class Choice:
     """``counters``: the chosen ones; ``left_out``: what was found about candidates that vary too little from record to
     record; ``steady``: findings about chosen counters that vary as little, where no
     counter varies more; ``instructions_an_event``: that the counters of all candidates added together, None if they
-    added none, as where the compiler made shorter code around them; ``warnings``: about the program with them, see
+    added none, as where the compiler made shorter code around them; ``notices``: about the program with them, see
     `Build`; ``starts_tasks``: whether the program starts threads or processes."""
 
     counters: tuple[ChosenCounter, ...] = ()
     left_out: tuple[MetricFinding, ...] = ()
     steady: tuple[MetricFinding, ...] = ()
     instructions_an_event: float | None = None
-    warnings: tuple[str, ...] = ()
+    notices: tuple[str, ...] = ()
     starts_tasks: bool = False
 
     def added_percent(self, counter: ChosenCounter, instructions: int) -> float:
@@ -84,7 +84,7 @@ class _Counted:
     counters: list[ChosenCounter]
     poor: dict[str, MetricFinding]
     instructions_an_event: float | None = None
-    warnings: tuple[str, ...] = ()
+    notices: tuple[str, ...] = ()
     starts_tasks: bool = False
 
 
@@ -114,12 +114,12 @@ def choose_counters(
     for group in (hot, others):
         chosen = _hottest([one for one in found if one.function in group and one.name not in poor])
         if chosen:
-            return Choice(tuple(chosen), left_out, (), cost, counted.warnings, counted.starts_tasks)
+            return Choice(tuple(chosen), left_out, (), cost, counted.notices, counted.starts_tasks)
     of_hot = [one for one in found if one.function in hot] or found
     least_tied = _hottest(sorted(of_hot, key=lambda one: poor[one.name].share))
     steady = tuple(poor[one.name] for one in least_tied)
     varying = tuple(one for one in left_out if one not in steady)
-    return Choice(tuple(least_tied), varying, steady, cost, counted.warnings, counted.starts_tasks)
+    return Choice(tuple(least_tied), varying, steady, cost, counted.notices, counted.starts_tasks)
 
 
 def _hottest(counters: Sequence[ChosenCounter]) -> list[ChosenCounter]:
@@ -170,7 +170,7 @@ def _count(
         events = sum(one.events for one in counts.metrics)
         cost = (counts.instructions - instructions) / events if events else 0.0
         of_found = {one.name: poor[one.name] for one in found if one.name in poor}
-        return _Counted(found, of_found, cost if cost > 0 else None, counts.warnings, counts.starts_tasks)
+        return _Counted(found, of_found, cost if cost > 0 else None, counts.notices, counts.starts_tasks)
     return _Counted([], {})
 
 
@@ -198,11 +198,11 @@ def _refused(cause: BaseException | None, about: Mapping[str, _Candidate]) -> li
     instrument, such as a coroutine. Empty for other errors."""
     if isinstance(cause, SpecError):
         return [metric for metric in (cause.metric, *cause.others) if metric is not None and metric in about]
-    place = re.match(r"(?P<file>[^:\n]+):(?P<line>\d+): ", str(cause)) if isinstance(cause, SourceError) else None
-    if place is None:
+    if not isinstance(cause, SourceError) or cause.place is None:
         return []
-    same = [name for name, one in about.items() if one.function.file == Path(place["file"]).name]
-    return sorted(same, key=lambda name: abs(about[name].function.line - int(place["line"])))[:1]
+    file, line = cause.place
+    same = [name for name, one in about.items() if one.function.file == Path(file).name]
+    return sorted(same, key=lambda name: abs(about[name].function.line - line))[:1]
 
 
 def _try_otherwise(metric: str, about: dict[str, _Candidate]) -> None:

@@ -21,7 +21,7 @@ from measure.cycle_close.rollback import RollBackTracer
 from measure.cycle_close.tracer import Category, Interval, Settings, Tracer
 from measure.errors import RunError
 from measure.perturbation.analysis_types import FEWEST_RECORDS
-from measure.targets.emulated import check_ending, core_of, layout_of
+from measure.targets.emulated import check_ending, core_of, layout_of, run_error
 from measure.targets.program_file import program_of
 
 
@@ -69,7 +69,7 @@ class CycleCloseTarget:
                     intervals = tracer.reestimated(list(tracer.intervals()))
             check_ending(machines[0], machines[0].files, spec.exit_status)
         except EmulatorError as error:
-            raise RunError(str(error)) from error
+            raise run_error(error) from error
         tail = machines[0].files.output(1)[-400:].decode("utf-8", "replace")
         trace, cycles = _trace(intervals, spec, config)
         return Run(spec, trace, intervals[-1].end_instructions, cycles, time.perf_counter() - started, tail)

@@ -14,7 +14,7 @@ from emulator.counterfactual.core import CounterfactualCore, CounterfactualSetti
 from emulator.counterfactual.progress_clock import ProgressClock
 from emulator.counterfactual.progress_sampling import sample_by_progress
 from emulator.engine.translator import OPTIMISE_EXECUTIONS
-from emulator.errors import EmulatorError
+from emulator.errors import EmulatorError, InstructionLimit
 from emulator.execution.counter_totals import CounterTotals
 from emulator.first_use import compile_ahead
 from emulator.linux.abi.numbers import PID
@@ -55,7 +55,7 @@ class EmulatedTarget:
         try:
             return self._execute(spec, started)
         except EmulatorError as error:
-            raise RunError(str(error)) from error
+            raise run_error(error) from error
 
     def prepare(self, machine: str) -> None:
         """Compile the kernels of emulator and timing models."""
@@ -164,7 +164,7 @@ def time_part(spec: RunSpec, instructions: int) -> PartTiming:
             ended, end = machine.ending is not None, _processor_seconds()
             return PartTiming(machine.instructions, core.cycles, set_up - started, end - set_up, ended)
     except EmulatorError as error:
-        raise RunError(str(error)) from error
+        raise run_error(error) from error
 
 
 def _processor_seconds() -> float:
@@ -244,7 +244,13 @@ def check_ending(machine: Machine, files: VirtualFiles, expected: int) -> None:
         what, newline, where = ending.message.partition("\n")
         raise RunError(f"{what}{_last_words(files)}{newline}{where}")
     if ending.status != expected:
-        raise RunError(f"the program {ended_with(ending.status, expected)}{explanation(files)}")
+        told = f"the program {ended_with(ending.status, expected)}{explanation(files)}"
+        raise RunError(told, program_status=ending.status)
+
+
+def run_error(error: EmulatorError) -> RunError:
+    """The failure of a run in which the emulator raised ``error``."""
+    return RunError(str(error), at_limit=isinstance(error, InstructionLimit))
 
 
 def explanation(files: VirtualFiles) -> str:

@@ -99,7 +99,8 @@ def _run_program(spec: RunSpec, host: HostDescription, folder: Path) -> tuple[st
             _end_session(process)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if process.returncode != spec.exit_status:
-        raise RunError(_failure(process.returncode, spec.exit_status, _tail(folder / "stderr")))
+        told = _failure(process.returncode, spec.exit_status, _tail(folder / "stderr"))
+        raise RunError(told, program_status=process.returncode if process.returncode >= 0 else None)
     used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return _tail(folder / "stdout"), used
 

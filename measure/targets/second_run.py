@@ -158,7 +158,8 @@ def _check_ending(machine: Machine, files: VirtualFiles, spec: RunSpec, measured
     if ending.message is not None:
         raise RunError(f"in the second run, which counts: {ending.message}")
     if ending.status != spec.exit_status:
-        raise RunError(f"in the second run, which counts, the program {ended_with(ending.status, spec.exit_status)}")
+        told = f"in the second run, which counts, the program {ended_with(ending.status, spec.exit_status)}"
+        raise RunError(told, program_status=ending.status)
     for number, name, output in zip((1, 2), ("output", "error"), measured.output, strict=True):
         if files.output(number) != output:
             raise RunError(

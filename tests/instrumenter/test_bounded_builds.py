@@ -25,7 +25,10 @@ from measure.targets.program_file import program_of
 
 ROOT = Path(__file__).parents[2]
 LAYOUT = CounterLayout.of({}, "packed", True)
-FACTS = {"sites": {}, "places": {}, "warnings": [], "text_bytes": 1, "static_instructions": 1, "program_bytes": 5000}
+FACTS = {
+    "sites": {}, "places": {}, "warnings": [], "notices": [], "text_bytes": 1, "static_instructions": 1,
+    "program_bytes": 5000,
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -110,6 +113,14 @@ def test_a_build_in_a_cache_that_cannot_be_written_is_loaded(base: Path, monkeyp
         for name in ("utime", "mkdir", "rename"):
             patch.setattr(os, name, refuse)
         assert load_build(place, LAYOUT) is not None
+
+
+def test_a_build_whose_notices_are_among_its_warnings_is_made_again(base: Path) -> None:
+    """Earlier versions left such builds."""
+    place = keep(base, "a")
+    earlier = {key: value for key, value in FACTS.items() if key != "notices"}
+    (place / "build.json").write_text(json.dumps(earlier))
+    assert load_build(place, LAYOUT) is None
 
 
 def test_every_run_is_a_use(base: Path) -> None:

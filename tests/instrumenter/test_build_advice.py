@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import pytest
 
-from instrumenter.building.build_advice import failed_build, first_error
+from instrumenter.building.build_advice import build_failure, failed_build, first_error
 from instrumenter.building.project import linked_programs
 from instrumenter.errors import SourceError
 
@@ -31,8 +32,21 @@ def test_the_marks_below_a_line_of_an_interpreter_are_no_error() -> None:
         'Traceback (most recent call last):\n  File "man.py", line 9, in <module>\n    load(name)\n    ^^^^^^^^^^\n'
         "OSError: lib.so: not there\nmake: *** [Makefile:9: man.3] Error 1\n"
     )
+    assert first_error(output) == "OSError: lib.so: not there"
     message = failed_build("make", "failed", output, "log", "riscv64-linux-musl")
-    assert first_error(message) == "OSError: lib.so: not there"
+    assert "\nIts first error:\n  OSError: lib.so: not there\n" in message
+    assert first_error("Linking\n\n") == first_error("") == ""
+
+
+def test_a_failure_in_another_process_keeps_what_is_known_of_it(tmp_path: Path) -> None:
+    output = "a.c:1:1: error: no\nld: a.o: file in wrong format\nmake: *** [Makefile:3: test] Error 1\n"
+    failure = build_failure("make", "failed", output, "log", "riscv64", (), tmp_path)
+    known = {
+        "one_by_one": True, "tests": ("test",), "first_error": "a.c:1:1: error: no", "other_compiler": True,
+        "advises_command": True, "place": None,
+    }  # fmt: skip
+    for each in (failure, pickle.loads(pickle.dumps(failure))):
+        assert (str(each), vars(each)) == (str(failure), known)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from instrumenter.building.generated_sources import Generated, generate, preprocess_all
 from instrumenter.building.program_build import SamplerConfig, build_program
 from instrumenter.building.toolchain import GUEST_TARGET, Toolchain
-from instrumenter.errors import InstrumenterError, SourceError, SpecError
+from instrumenter.errors import CompileFailure, InstrumenterError, SourceError, SpecError
 from instrumenter.spec.software_metrics import MetricSpec
 
 PROGRAM = """\
@@ -143,6 +143,9 @@ def test_sources_that_cannot_be_instrumented(text: str, spec: dict[str, Any], me
     with pytest.raises(SourceError) as caught:
         instrument(text, m=spec)
     assert str(caught.value) == message
+    place = caught.value.place
+    assert (place is None) == ("cannot be analysed" in message)  # which may be at several places
+    assert place is None or message.startswith(f"{place[0]}:{place[1]}: ")
 
 
 def test_warnings_of_what_is_not_counted() -> None:
@@ -172,17 +175,29 @@ def test_no_sources_and_no_such_source(tmp_path: Path) -> None:
 def test_compile_errors_are_at_the_users_lines(tmp_path: Path) -> None:
     source = tmp_path / "broken.c"
     source.write_text('#include "missing.h"\nint main(void) { return 0; }\n')
-    with pytest.raises(SourceError) as caught:
+    with pytest.raises(CompileFailure) as caught:
         preprocess_all([source], [], Toolchain(None))
     assert str(caught.value) == (f"{source} cannot be preprocessed:\n  {source}:1: 'missing.h' file not found")
+    assert caught.value.errors == (f"{source}:1: 'missing.h' file not found",)
+    assert (caught.value.missing_header, caught.value.undefined) == ("missing.h", ())
     source.write_text("int f(void);\n\nint main(void) { return f(1) + g; }\n")
-    with pytest.raises(SourceError) as caught:
+    with pytest.raises(CompileFailure) as caught:
         build_program([source], ["-O0"], target=None)
+    assert (caught.value.missing_header, caught.value.undefined) == (None, ())
     assert str(caught.value).splitlines() == [
         "the program does not compile:",
         f"  {source}:3: too many arguments to function call, expected 0, have 1",
         f"  {source}:3: use of undeclared identifier 'g'",
     ]
+
+
+def test_what_a_link_misses_is_known_by_name(tmp_path: Path) -> None:
+    source = tmp_path / "gap.c"
+    source.write_text("int far(int); int near(void); int main(void) { return far(near()); }\n")
+    with pytest.raises(CompileFailure, match="the program does not compile:\n  undefined symbol: ") as caught:
+        build_program([source], ["-O0"], target=None)
+    assert sorted(caught.value.undefined) == ["far", "near"]
+    assert caught.value.missing_header is None
 
 
 def test_sampler_configurations_that_make_no_sense() -> None:

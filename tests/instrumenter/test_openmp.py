@@ -104,9 +104,10 @@ def test_a_program_runs_on_one_thread_with_and_without_counters(directory: Path,
     assert said == [f"Building the project by its own command: {command}", *([TOLD] if wants else [])]
     counted = recipe.build({"parts": MetricSpec(event="entry", function="part")}, notify=said.append)
     assert counted.sites == {"parts": 1}
-    about_openmp = tuple(one for one in counted.warnings if not one.startswith("Compiled without optimisation"))
-    assert about_openmp == recipe.build({}).warnings == ((TOLD,) if wants else ())
-    assert (about_openmp == counted.warnings) == ("-O1" in command)
+    about_openmp = tuple(one for one in counted.notices if not one.startswith("Compiled without optimisation"))
+    assert about_openmp == recipe.build({}).notices == ((TOLD,) if wants else ())
+    assert (about_openmp == counted.notices) == ("-O1" in command)
+    assert counted.warnings == ()
     assert output_of(counted.elf_path) == OUTPUT
     assert said.count(TOLD) == wants
 
@@ -114,7 +115,7 @@ def test_a_program_runs_on_one_thread_with_and_without_counters(directory: Path,
 @pytest.mark.parametrize("flags", [["-O1", "-fopenmp"], ["-O1", "-lgomp"], ["-O1"]])
 def test_a_build_of_sources_says_that_openmp_is_left_out(directory: Path, flags: list[str]) -> None:
     build = build_program([directory / "app.c"], flags, {"parts": MetricSpec(event="entry", function="part")})
-    assert build.warnings == ((TOLD,) if len(flags) > 1 else ())
+    assert build.notices == ((TOLD,) if len(flags) > 1 else ())
     assert output_of(build.elf_path) == OUTPUT
 
 

@@ -83,7 +83,7 @@ def test_a_project_with_such_options_is_built_and_says_so(directory: Path) -> No
     program = ProjectRecipe.of(Project(directory, command, "app")).build({}, notify=said.append)
     assert output_of(program.elf_path) == "portable\n"
     assert said[-1] == TOLD.format("-march=native, -mavx2")
-    assert program.warnings == (said[-1],)
+    assert (program.warnings, program.notices) == ((), (said[-1],))
 
 
 def test_a_configure_script_hears_that_there_is_no_such_option(directory: Path) -> None:
@@ -91,12 +91,12 @@ def test_a_configure_script_hears_that_there_is_no_such_option(directory: Path) 
     command = "if $CC -mavx2 conftest.c -o conftest; then exit 3; else $CC -O2 app.c -o app; fi"
     program = ProjectRecipe.of(Project(directory, command, "app")).build({})
     assert output_of(program.elf_path) == "portable\n"
-    assert program.warnings == ()
+    assert (program.warnings, program.notices) == ((), ())
 
 
 def test_a_build_of_sources_says_so(directory: Path) -> None:
     build = build_program([directory / "app.c"], ["-O1", "-mavx2"], {})
-    assert build.warnings == (TOLD.format("-mavx2"),)
+    assert (build.warnings, build.notices) == ((), (TOLD.format("-mavx2"),))
     assert output_of(build.elf_path) == "portable\n"
 
 

@@ -138,8 +138,9 @@ def test_the_example_of_the_documents_counts(tmp_path: Path) -> None:
 def test_what_cannot_be_counted_is_told(folder: Path) -> None:
     path = folder / "c.yaml"
     path.write_text(CAMPAIGN.replace("stdin: numbers.txt", "args: [1, 2]"))
-    with pytest.raises(RunError, match="ended with exit status 3"):
+    with pytest.raises(RunError, match="ended with exit status 3") as failure:
         counted(folder)
+    assert (failure.value.program_status, failure.value.at_limit) == (3, False)
     path.write_text(CAMPAIGN.replace("callee: work", "callee: wrk"))
     with pytest.raises(CampaignError, match=r"c\.yaml:8: .*no callee 'wrk'.*did you mean 'work'"):
         counted(folder)
@@ -150,8 +151,9 @@ def test_what_cannot_be_counted_is_told(folder: Path) -> None:
     with pytest.raises(CampaignError, match="has no software_metrics, so nothing to count"):
         counted(folder)
     path.write_text(CAMPAIGN + "limits: {instructions: 100}\n")
-    with pytest.raises(RunError, match="did not end within 100 instructions"):
+    with pytest.raises(RunError, match="did not end within 100 instructions") as failure:
         counted(folder)
+    assert (failure.value.program_status, failure.value.at_limit) == (None, True)
 
 
 def test_a_second_run_of_a_program_with_threads_is_refused_before_the_runs(folder: Path) -> None:

@@ -180,7 +180,7 @@ def test_report_of_what_has_no_results(folder: Path) -> None:
         "none has no results of a campaign: there is no such file or directory"
         in measure("explain", folder / "none").output
     )
-    (folder / "empty" / "plan.json").write_text('{"format": "perturbation-plan-2"}')
+    (folder / "empty" / "plan.json").write_text('{"format": "perturbation-plan-3"}')
     result = measure("report", folder / "empty")
     assert result.exit_code == 2
     assert "plan.json is damaged (KeyError); delete it and give the campaign file instead" in result.output

@@ -147,7 +147,9 @@ def plan_of(campaign: Campaign) -> Plan:
         )
         for number, (group, metrics) in enumerate(sets.items())
     )  # fmt: skip
-    builds: dict[str, tuple[BuildFacts, ...]] = {group: (BuildFacts("key", 100, ("missed",)),) for group in sets}
+    builds: dict[str, tuple[BuildFacts, ...]] = {
+        group: (BuildFacts("key", 100, ("missed",), ("told",)),) for group in sets
+    }
     keys = tuple(spec.variant for spec in specs)
     history = first_look(campaign, "name: m\n", keys, builds)
     return Plan(campaign, "name: m\n", 10**9, specs, keys, builds, "c.yaml", history, ("delta=0.1",))
@@ -231,6 +233,6 @@ def test_a_plan_of_another_format_is_refused(tmp_path: Path) -> None:
     }  # fmt: skip
     save_plan(plan_of(load(tmp_path, data)), tmp_path)
     saved = json.loads((tmp_path / "plan.json").read_text())
-    (tmp_path / "plan.json").write_text(json.dumps(saved | {"format": "perturbation-plan-3"}))
-    with pytest.raises(CampaignError, match="got format 'perturbation-plan-3', expected perturbation-plan-2"):
+    (tmp_path / "plan.json").write_text(json.dumps(saved | {"format": "perturbation-plan-2"}))
+    with pytest.raises(CampaignError, match="got format 'perturbation-plan-2', expected perturbation-plan-3"):
         load_plan(tmp_path)

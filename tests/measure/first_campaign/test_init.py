@@ -132,10 +132,10 @@ def test_a_program_with_uneven_records_of_cycles_gets_records_of_instructions(fo
 
 
 def test_one_software_metric_that_is_left_of_many_is_told() -> None:
-    def told(n_left_out: int, events: int = 100, warnings: tuple[str, ...] = (), starts_tasks: bool = False) -> str:
+    def told(n_left_out: int, events: int = 100, notices: tuple[str, ...] = (), starts_tasks: bool = False) -> str:
         counter: Any = SimpleNamespace(name="walk_entries", counts=SimpleNamespace(events=events))
         left_out: Any = (SimpleNamespace(),) * n_left_out
-        choice = Choice((counter,), left_out, (), 3, warnings, starts_tasks)
+        choice = Choice((counter,), left_out, (), 3, notices, starts_tasks)
         out = io.StringIO()
         trial: Any = SimpleNamespace(records=100, steady=(), instructions=10_000)
         tell_written(Console(file=out, width=100), Path("cmark.yaml"), trial, choice, "")
@@ -148,8 +148,7 @@ def test_one_software_metric_that_is_left_of_many_is_told() -> None:
     assert "so are likely to perturb: walk_entries about 30%. The file says how a second run" in told(0, 1000)
     assert "second run" not in told(0, 1000, starts_tasks=True)
     not_optimised = "Compiled without optimisation (no -O in the flags): a.c"
-    assert f"! {not_optimised}." in told(0, warnings=(not_optimised, "x.S: not instrumented"))
-    assert "x.S" not in told(0, warnings=("x.S: not instrumented",))
+    assert f"! {not_optimised}." in told(0, notices=(not_optimised,))
 
 
 @pytest.mark.slow
@@ -343,9 +342,12 @@ def test_what_cannot_become_a_campaign_is_told(folder: Path) -> None:
     assert "'config.h' file not found" in told
     assert told.rstrip().endswith("Its project has a build of its own, which knows what it needs: measure init part")
     (folder / "stops.c").write_text(
-        '#include <stdio.h>\n#include <stdlib.h>\nint main(void) { fputs("no luck\\n", stderr); abort(); }\n'
+        "#include <stdio.h>\n#include <stdlib.h>\n"
+        'int main(void) { fputs("a job ended with exit status 2\\n", stderr); abort(); }\n'
     )
-    assert "ended by signal 6 (SIGABRT); its last words on stderr: no luck" in failed("stops.c")
+    told = failed("stops.c")
+    assert "ended by signal 6 (SIGABRT); its last words on stderr: a job ended with exit status 2" in told
+    assert "--exit-status" not in told
     (folder / "gap.c").write_text("int far(int); int main(void) { return far(1); }\n")
     told = failed("gap.c")
     assert "undefined symbol: far" in told
@@ -364,6 +366,11 @@ def test_what_cannot_become_a_campaign_is_told(folder: Path) -> None:
     (folder / "two/CMakeLists.txt").touch()
     cmake = "cmake -S . -B build -DCMAKE_BUILD_TYPE=Release && cmake --build build -j$(nproc)"
     assert f"It has another build, too; to take that: --build '{cmake}'" in failed("two")
+    told = failed("two", "--build", "true", "--binary", "x")
+    assert told.endswith("left no file 'x'; it linked nothing with $CC. Say with --binary what it makes")
+    told = failed("two", "--build", "echo ld.lld: error: undefined symbol: main; false", "--binary", "x")
+    assert "error: undefined symbol: main" in told
+    assert "give the file that has it, or the whole directory" not in told  # which was given
     assert "--binary ../x: expected a path below two, such as src/mine" in failed("two", "--binary", "../x")
     assert "no such file or directory" in failed("none.c")
     for option in ("--build", "--binary"):

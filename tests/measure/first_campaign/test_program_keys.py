@@ -235,6 +235,26 @@ def test_a_project_that_cannot_be_configured_is_not_tried_again(
     assert said == ["That failed (a.c:1:1: error: no); the next one to try:"] * (times - 1)
 
 
+def test_a_build_that_takes_another_compiler_is_tried_with_these_under_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However much it prints before and after the words that tell so, which the message does not have then."""
+    asked: list[str] = []
+    output = "a.c:1:1: error: no\n" + "work\n" * 9 + "ld: a.o: file in wrong format\n" + "work\n" * 9
+
+    def linked(_: Path, command: str, notify: object) -> list[str]:
+        asked.append(command)
+        raise build_failure(command, "failed", output, "log", "riscv64", (), tmp_path)
+
+    monkeypatch.setattr("instrumenter.building.project.linked_programs", linked)
+    (tmp_path / "demo").mkdir()
+    (tmp_path / "demo/makefile").touch()
+    with pytest.raises(CampaignError) as caught:
+        program_keys(tmp_path / "demo", None, None, tmp_path, lambda text: None)
+    assert "wrong format" not in str(caught.value)
+    assert asked == ["make -j$(nproc) CC=$CC", "export PATH=$COMPILERS:$PATH; make -j$(nproc) CC=$CC"]
+
+
 def test_targets_that_test_and_fail_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     works = "./configure && make -j$(nproc) --old-file=test --old-file=test-api"
