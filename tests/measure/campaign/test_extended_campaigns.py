@@ -115,9 +115,7 @@ def test_errors_name_the_file_that_set_the_value(folder: Path) -> None:
     with pytest.raises(CampaignError, match=r"shared/base\.yaml:2: no such file: d\.c \(looked for .*shared/d\.c\)"):
         load_campaign(folder / "mine.yaml", ["sampling.every=4k cycles"])
     campaign, _ = load_campaign(folder / "mine.yaml", ["sampling.every=4k cycles", "program.source=shared/demo.c"])
-    assert (
-        campaign.program.source == (folder / "shared/demo.c").resolve()
-    )  # of a setting, relative to the current directory
+    assert campaign.program.source == source_file(PROGRAM)  # of a setting, relative to the current directory
     result = measure("run", "mine.yaml", "--set", "sampling.evry=1")
     assert "--set sampling.evry=1: sampling.evry: unknown key" in result.output
     assert "did you mean 'every'?" in result.output

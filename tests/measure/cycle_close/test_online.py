@@ -61,7 +61,7 @@ WAYS = {
     "code alone": replace(SHORT, wait_step=0.0, unsampled="none"),
     "paper": Settings(2_000, warm_references=500, warm_branches=500),
 }
-# All ways on one machine; on the other, whose core issues one instruction a cycle, two that differ in all else.
+# All ways on one machine, and two on the other, whose core issues one instruction a cycle: the default and the paper's.
 ON_MACHINES = pytest.mark.parametrize(
     ("ways", "machine"),
     [
