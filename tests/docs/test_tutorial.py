@@ -33,9 +33,9 @@ def test_the_commands_work_in_order(tmp_path: Path) -> None:
     assert [words[:2] for words in found][:1] == [["measure", "init"]]
     for words in found:
         if words[1] == "partition":
-            words = [*words[:-1], "0.15"]
+            words = [*words[:-1], "0.05"]
         if words[1] == "explain":
-            words = [*words, "--pairs", "3", "--minutes", "0.15"]
+            words = [*words, "--pairs", "3", "--minutes", "0.05"]
         done = subprocess.run(
             [sys.executable, "-c", MEASURE, *words[1:]], cwd=tmp_path, env=environment, capture_output=True, text=True,
             timeout=600, check=False,

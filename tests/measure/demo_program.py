@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
+import shutil
+import tempfile
 from pathlib import Path
 
 PROGRAM = """\
@@ -43,3 +47,13 @@ software_metrics: {{work: {{event: entry, function: work}}, loops: {{event: loop
 variants: {{light: [work], heavy: [work, loops]}}
 """
 """A campaign of the program as `p.c`, with the defaults of everything that may be left out."""
+
+
+@functools.cache
+def source_file(text: str) -> Path:
+    """The C file ``text``, which all tests of this process share: a build is known by the place of its sources, too, so
+    that one is made for all of them, and not for each. Tests link to it and do not write to it."""
+    folder = Path(tempfile.mkdtemp(prefix="source-")).resolve()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    (folder / "demo.c").write_text(text)
+    return folder / "demo.c"

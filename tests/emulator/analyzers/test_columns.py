@@ -90,7 +90,7 @@ def selections(draw: st.DrawFn, steps: list[Step]) -> Selection:
 
 
 @pytest.mark.slow
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(data=st.data())
 def test_any_selections_on_every_engine(small: Path, steps: list[Step], data: st.DataObject) -> None:
     chosen = [data.draw(selections(steps)) for _ in range(2)]

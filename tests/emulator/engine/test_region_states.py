@@ -3,9 +3,6 @@ and the indexes are what a naive model computes."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import product
@@ -210,14 +207,9 @@ def test_code_is_unloaded_after_a_failure_of_the_compiling_thread(monkeypatch: p
     assert all(translator.block_table._kernel is None for translator in closed)  # closed after the failure
 
 
-@pytest.mark.slow
 def test_every_edge_was_taken_above() -> None:
-    if "PYTEST_XDIST_WORKER" in os.environ:  # other processes may have run the tests above: all again in one
-        others = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-        command = [sys.executable, "-m", "pytest", "-p", "no:xdist", "-o", "addopts=", "-q", __file__]
-        done = subprocess.run(command, capture_output=True, text=True, env=others, cwd=Path(__file__).parents[3])
-        assert done.returncode == 0, done.stdout
-    elif not EDGES_TAKEN:
+    """One process runs all tests of this file, in their order, as `--dist loadfile` in pyproject.toml has it."""
+    if not EDGES_TAKEN:
         pytest.skip("the tests above were not selected")
     else:
         assert TRANSITIONS.keys() == EDGES_TAKEN

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -120,7 +121,8 @@ def test_alignment_is_sound_and_its_cost_is_what_the_path_costs(shape: tuple[int
 @pytest.mark.slow
 @pytest.mark.parametrize("channels", [1, 4])
 @pytest.mark.parametrize("lengths", [(60, 60), (150, 97)])
-def test_cost_equals_tslearn(channels: int, lengths: tuple[int, int]) -> None:
+def test_cost_equals_tslearn(channels: int, lengths: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numba.config, "DISABLE_JIT", True)  # its loops take longer to compile than to interpret
     from tslearn.metrics import dtw_path  # takes seconds to load
 
     a, b = traces((*lengths, channels, 5))

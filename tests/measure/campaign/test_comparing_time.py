@@ -17,12 +17,12 @@ from measure.campaign.plan import make_plan
 from measure.perturbation import outer
 from measure.perturbation.similarity import Comparison, align_in_threads
 from measure.targets.fake import FakeTarget
-from tests.measure.demo_program import PROGRAM, SMALL_CAMPAIGN
+from tests.measure.demo_program import PROGRAM, SMALL_CAMPAIGN, source_file
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    (tmp_path / "p.c").write_text(PROGRAM)
+    (tmp_path / "p.c").symlink_to(source_file(PROGRAM))
     (tmp_path / "c.yaml").write_text(SMALL_CAMPAIGN)
     return tmp_path / "c.yaml"
 

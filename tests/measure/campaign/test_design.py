@@ -23,7 +23,7 @@ from measure.campaign.power import Spread, assumed_spread, detectable_change, me
 from measure.campaign.run_types import BASELINE, NULL_CONTROL, Run, RunSpec, Trace
 from measure.errors import CampaignError
 from measure.perturbation.verdict import Family
-from tests.measure.demo_program import PROGRAM
+from tests.measure.demo_program import PROGRAM, source_file
 from tests.measure.perturbation.test_family import evidence
 
 ROOT = Path(__file__).parents[3]
@@ -43,7 +43,8 @@ SPEC = RunSpec(
 
 
 def plan_of(folder: Path, more: str = "") -> Plan:
-    (folder / "p.c").write_text(PROGRAM)
+    if not (folder / "p.c").exists():
+        (folder / "p.c").symlink_to(source_file(PROGRAM))
     (folder / "c.yaml").write_text(CAMPAIGN + more)
     return make_plan(*load_campaign(folder / "c.yaml"), lambda text: None, "fake")
 

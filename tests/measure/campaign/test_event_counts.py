@@ -15,6 +15,7 @@ from measure.campaign.campaign_file import load_campaign
 from measure.campaign.event_counts import CountedRun, count_events, print_counts
 from measure.cli import main
 from measure.errors import CampaignError, RunError
+from tests.measure.demo_program import source_file
 from tests.measure.shown_tables import widest_row
 
 ROOT = Path(__file__).parents[3]
@@ -52,7 +53,7 @@ variants: {{light: [entries], heavy: [entries, sum, calls, loops]}}
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "demo.c").write_text(PROGRAM)
+    (tmp_path / "demo.c").symlink_to(source_file(PROGRAM))
     (tmp_path / "numbers.txt").write_text("3\n4\n")
     (tmp_path / "c.yaml").write_text(CAMPAIGN)
     return tmp_path
@@ -158,6 +159,7 @@ def test_what_cannot_be_counted_is_told(folder: Path) -> None:
 
 def test_a_second_run_of_a_program_with_threads_is_refused_before_the_runs(folder: Path) -> None:
     # `--counts` showed a table, and then every run of the variant failed.
+    (folder / "demo.c").unlink()
     (folder / "demo.c").write_text(PROGRAM.replace("work(5);", "if (!fork()) _exit(0); work(5);").replace(
         "#include <stdio.h>", "#include <stdio.h>\n#include <unistd.h>"
     ))  # fmt: skip

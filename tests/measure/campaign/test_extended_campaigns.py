@@ -16,7 +16,8 @@ from measure.campaign import run_command
 from measure.campaign.campaign_file import load_campaign
 from measure.cli import main
 from measure.errors import CampaignError
-from tests.measure.demo_program import PROGRAM
+from tests.measure.demo_program import PROGRAM, source_file
+from tests.measure.fake_runs import fake_runs_in_this_process
 
 ROOT = Path(__file__).parents[3]
 BASE = """\
@@ -38,7 +39,7 @@ replicates: 8
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "shared").mkdir()
-    (tmp_path / "shared/demo.c").write_text(PROGRAM)
+    (tmp_path / "shared/demo.c").symlink_to(source_file(PROGRAM))
     (tmp_path / "shared/base.yaml").write_text(BASE)
     (tmp_path / "shared/fast.yaml").write_text(
         f"extends: {ROOT}/configs/machines/strongarm.yaml\nname: fast\nclock_hz: 1_000_000_000\n"
@@ -51,7 +52,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def measure(*arguments: object) -> Result:
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+    with fake_runs_in_this_process():
+        return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
 @pytest.mark.slow
@@ -64,7 +66,7 @@ def test_results_stand_alone_with_the_merged_campaign(folder: Path) -> None:
         "name": "mine", "delta": 0.1, "seed": 4, "replicates": 8,
     }  # fmt: skip
     assert campaign["variants"] == {"light": ["rounds"], "heavy": ["perturbing"]}  # maps are merged, lists replaced
-    assert campaign["program"]["source"] == str(folder / "shared/demo.c")
+    assert campaign["program"]["source"] == str(source_file(PROGRAM))
     machine = parse_machine(plan["machine_text"], "stored")
     assert (machine.name, machine.clock_hz) == ("fast", 1_000_000_000)
     assert machine.l1d == load_machine(ROOT / "configs/machines/strongarm.yaml").l1d
@@ -113,7 +115,7 @@ def test_errors_name_the_file_that_set_the_value(folder: Path) -> None:
     with pytest.raises(CampaignError, match=r"shared/base\.yaml:2: no such file: d\.c \(looked for .*shared/d\.c\)"):
         load_campaign(folder / "mine.yaml", ["sampling.every=4k cycles"])
     campaign, _ = load_campaign(folder / "mine.yaml", ["sampling.every=4k cycles", "program.source=shared/demo.c"])
-    assert campaign.program.source == folder / "shared/demo.c"  # of a setting, relative to the current directory
+    assert campaign.program.source == source_file(PROGRAM)  # of a setting, relative to the current directory
     result = measure("run", "mine.yaml", "--set", "sampling.evry=1")
     assert "--set sampling.evry=1: sampling.evry: unknown key" in result.output
     assert "did you mean 'every'?" in result.output

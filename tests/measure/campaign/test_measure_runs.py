@@ -17,6 +17,8 @@ from click.testing import CliRunner, Result
 from measure.campaign.analysis import SUMMARY_JSON_SCHEMA
 from measure.cli import main
 from measure.console.command_words import shown_path
+from tests.measure.demo_program import source_file
+from tests.measure.fake_runs import fake_runs_in_this_process
 
 ROOT = Path(__file__).parents[3]
 
@@ -51,14 +53,15 @@ controls: false
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "demo.c").write_text(PROGRAM)
+    (tmp_path / "demo.c").symlink_to(source_file(PROGRAM))
     write_campaign(tmp_path)
     return tmp_path
 
 
 def write_campaign(
-    folder: Path, argument: str = "1", baselines: int = 20, replicates: int = 4, extra: str = ""
+    folder: Path, argument: str = "1", baselines: int = 4, replicates: int = 2, extra: str = "outer: false\n"
 ) -> None:
+    """Without alignments, unless ``extra`` says otherwise, and with few runs: enough to be stored, lost or compared."""
     machine = ROOT / "configs" / "machines" / "desktop.yaml"
     text = CAMPAIGN.format(argument=argument, machine=machine, baselines=baselines, replicates=replicates)
     (folder / "c.yaml").write_text(text + extra)
@@ -68,8 +71,9 @@ def measure(*arguments: object) -> Result:
     return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
-def run_fake(folder: Path) -> Result:
-    return measure("run", folder / "c.yaml", "--out", folder / "out", "--target", "fake", "--workers", "2")
+def run_fake(folder: Path, *options: str) -> Result:
+    with fake_runs_in_this_process():
+        return measure("run", folder / "c.yaml", "--out", folder / "out", "--target", "fake", *options)
 
 
 @pytest.mark.slow
@@ -96,6 +100,7 @@ def test_variants_with_the_same_metrics_share_their_runs(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_fake_campaign_finds_the_variant_that_perturbs(folder: Path) -> None:
+    write_campaign(folder, baselines=20, replicates=4, extra="")
     result = run_fake(folder)
     assert result.exit_code == 0, result.output
     summary = json.loads((folder / "out" / "summary.json").read_text())
@@ -127,7 +132,7 @@ def test_fake_campaign_finds_the_variant_that_perturbs(folder: Path) -> None:
 @pytest.mark.filterwarnings("error::UserWarning")  # of drawings without anything to draw
 def test_a_campaign_without_software_metrics_says_so(folder: Path) -> None:
     none = ("--set", "software_metrics={}", "--set", "variants={}", "--set", "baselines=4")
-    result = measure("run", folder / "c.yaml", *none, "--out", folder / "out", "--target", "fake", "--workers", "2")
+    result = run_fake(folder, *none)
     assert result.exit_code == 0, result.output
     words = " ".join(result.output.split())
     assert "4 runs: 4 baselines, compared with nothing: the campaign has no software metrics." in words
@@ -146,7 +151,7 @@ def test_second_run_makes_nothing_and_a_damaged_trace_again(folder: Path) -> Non
     damaged.write_bytes(damaged.read_bytes()[:-100])
     result = run_fake(folder)
     assert result.exit_code == 0
-    assert "27 runs are there already" in result.output
+    assert "7 runs are there already" in result.output
     assert "is damaged" in result.output
     again = json.loads((folder / "out" / "summary.json").read_text())
     assert again["variants"] == json.loads(first)["variants"]
@@ -163,11 +168,11 @@ def test_report_of_a_directory_needs_no_sources(folder: Path) -> None:
     next(one for one in traces if "perturbing" in pq.read_schema(one).names).unlink()
     result = measure("report", folder / "out")
     assert result.exit_code == 0, result.output
-    assert "1 of 28 runs are missing: `measure run` makes them." in result.output
-    assert "demo: 20 baselines, 3 to 4 runs of each variant; about" in " ".join(result.output.split())
+    assert "1 of 8 runs are missing: `measure run` makes them." in result.output
+    assert "demo: 4 baselines, 1 to 2 runs of each variant; about" in " ".join(result.output.split())
     assert (folder / "out" / "report.html").exists()
     again = json.loads((folder / "out" / "summary.json").read_text())
-    assert again["runs"] == {"done": 27, "reused": 27, "failed": 0}
+    assert again["runs"] == {"done": 7, "reused": 7, "failed": 0}
     assert again["variants"].keys() == first["variants"].keys()
 
 
@@ -197,7 +202,7 @@ def children(pid: int) -> list[int]:
 
 @pytest.mark.slow
 def test_killed_half_way_it_goes_on(folder: Path) -> None:
-    write_campaign(folder, argument="sleep")
+    write_campaign(folder, argument="sleep", baselines=12)
     command = [
         sys.executable, "-c", "from measure.cli import main; main()", "run", str(folder / "c.yaml"),
         "--out", str(folder / "out"), "--target", "fake", "--workers", "2",
@@ -216,7 +221,7 @@ def test_killed_half_way_it_goes_on(folder: Path) -> None:
         assert time.monotonic() < deadline, "workers outlive their parent"
         time.sleep(0.05)
     kept = len(list(traces.glob("*.parquet")))
-    assert 3 <= kept < 28
+    assert 3 <= kept < 16
     result = run_fake(folder)
     assert result.exit_code == 0, result.output
     assert f"{kept} runs are there already" in result.output
@@ -224,7 +229,7 @@ def test_killed_half_way_it_goes_on(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_interrupt_keeps_runs_and_says_so(folder: Path) -> None:
-    write_campaign(folder, argument="sleep")
+    write_campaign(folder, argument="sleep", baselines=12)
     command = [
         sys.executable, "-c", "from measure.cli import main; main()", "run", str(folder / "c.yaml"),
         "--out", str(folder / "out"), "--target", "fake", "--workers", "2",
@@ -411,9 +416,8 @@ def test_shipped_campaigns_are_valid() -> None:
 @pytest.mark.parametrize("mode", ["ideal", "signal"])
 def test_a_real_program_end_to_end(folder: Path, mode: str) -> None:
     text = (folder / "c.yaml").read_text().replace("{every:", f"{{mode: {mode}, every:")
-    text = text.replace("baselines: 20", "baselines: 4").replace("replicates: 4", "replicates: 2")
     (folder / "c.yaml").write_text(text)
-    result = measure("run", folder / "c.yaml", "--out", folder / "out", "--workers", "2")
+    result = measure("run", folder / "c.yaml", "--out", folder / "out", "--workers", "1")
     assert result.exit_code == 0, result.output
     summary = json.loads((folder / "out" / "summary.json").read_text())
     heavy = summary["variants"]["heavy"]
@@ -433,11 +437,11 @@ def test_a_real_program_end_to_end(folder: Path, mode: str) -> None:
 @pytest.mark.slow
 def test_a_program_that_fails_or_never_ends(folder: Path) -> None:
     write_campaign(folder, argument="7", baselines=2, replicates=1)
-    result = measure("run", folder / "c.yaml", "--out", folder / "out", "--workers", "2")
+    result = measure("run", folder / "c.yaml", "--out", folder / "out", "--workers", "1")
     assert result.exit_code == 1
     assert "ended with exit status 3; its last words on stderr: seven is bad" in result.output
     write_campaign(folder, baselines=2, replicates=1, extra="limits: {instructions: 50k}\n")
-    result = measure("run", folder / "c.yaml", "--out", folder / "out2", "--workers", "2")
+    result = measure("run", folder / "c.yaml", "--out", folder / "out2", "--workers", "1")
     assert result.exit_code == 1
     assert "did not end within 50,000 instructions" in result.output
 
@@ -445,7 +449,7 @@ def test_a_program_that_fails_or_never_ends(folder: Path) -> None:
 def test_next_commands_repeat_the_settings(folder: Path) -> None:
     """A campaign that was run with another delta was followed by one with the file's."""
     given = ("--set", "delta=0.01", "--set", "baselines=4", "--set", "replicates=2")
-    result = measure("run", folder / "c.yaml", *given, "--out", folder / "out", "--target", "fake", "--workers", "2")
+    result = run_fake(folder, *given)
     assert result.exit_code == 0, result.output
     again = measure("report", folder / "out")
     command = f"measure run {shown_path(str(folder / 'c.yaml'))} --set delta=0.01"

@@ -144,16 +144,13 @@ def test_a_project_that_changes_its_program_after_linking_is_shifted(folder: Pat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["ideal", "signal"])
-def test_from_makefile_to_report(folder: Path, mode: str) -> None:
-    write_campaign(folder, mode=mode)
+def test_from_makefile_to_report(folder: Path) -> None:
+    write_campaign(folder)
     result = run(folder)
     assert result.exit_code == 0, result.output
     summary = json.loads((folder / "out/summary.json").read_text())
     assert summary["runs"] == {"done": 7, "reused": 0, "failed": 0}
     assert sorted(path.name for path in (folder / "demo").iterdir()) == ["Makefile", "main.c", "work.c"]
-    if mode == "signal":
-        return
     for command in ("report", "merge"):
         done = CliRunner().invoke(main, [command, str(folder / "out")])
         assert done.exit_code == 0, done.output

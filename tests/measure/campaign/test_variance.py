@@ -13,7 +13,7 @@ from measure.campaign.plan import make_plan
 from measure.campaign.run_types import BASELINE, Run, RunNoise, RunSpec, Trace
 from measure.campaign.variance import REST, SOURCES, Components, components, redrawn, sources_of, variant_of
 from measure.targets import target_named
-from tests.measure.demo_program import PROGRAM
+from tests.measure.demo_program import PROGRAM, source_file
 
 ROOT = Path(__file__).parents[3]
 METRICS = ("PAPI_TOT_INS", "PAPI_LD_INS", "PAPI_L1_DCM")
@@ -90,7 +90,7 @@ def test_only_sources_that_the_run_has_are_drawn_anew() -> None:
 
 
 def test_each_source_changes_the_trace_by_itself(tmp_path: Path) -> None:
-    (tmp_path / "p.c").write_text(PROGRAM)
+    (tmp_path / "p.c").symlink_to(source_file(PROGRAM))
     (tmp_path / "c.yaml").write_text(
         f"name: c\nprogram: {{source: p.c}}\nmachine: {ROOT}/configs/machines/strongarm.yaml\n"
         f"sampling: {{every: 4000 cycles}}\nhardware_metrics: [{', '.join(METRICS)}]\nbaselines: 2\nvariance_runs: 1\n"

@@ -60,7 +60,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_program([source], ["-O1"]).elf_path
 
 
-def traced(
+def trace(
     program: Path, way: str, settings: Settings, config: MachineConfig = MACHINE, **options: Any
 ) -> list[Interval]:
     core = InOrderCore(config, 1)
@@ -73,6 +73,19 @@ def traced(
     with make() as machine:
         tracer = (RollBackTracer if settings.roll_back else Tracer)(machine, core, settings)
         return tracer.reestimated(list(tracer.intervals()))
+
+
+TRACES: dict[tuple[object, ...], list[Interval]] = {}
+
+
+def traced(program: Path, way: str, settings: Settings, config: MachineConfig = MACHINE) -> list[Interval]:
+    """What `trace` gives, made once for all tests, whose events none can change."""
+    key = program, way, settings, config.model_dump_json()
+    if key not in TRACES:
+        TRACES[key] = trace(program, way, settings, config)
+        for one in TRACES[key]:
+            one.events.flags.writeable = False
+    return TRACES[key]
 
 
 @pytest.fixture(scope="module")
@@ -106,9 +119,7 @@ def test_waiting_for_memory_tells_it_apart(program: Path, full: list[Interval], 
 @pytest.mark.parametrize("way", ["rolling back", "rolling back, lines", "predicting, lines", "two runs, lines"])
 def test_a_trace_does_not_depend_on_translations(program: Path, way: str) -> None:
     def events(**options: Any) -> list[object]:
-        return [
-            (one.phase, one.source, repr(one.events.tolist())) for one in traced(program, way, WAYS[way], **options)
-        ]
+        return [(one.phase, one.source, repr(one.events.tolist())) for one in trace(program, way, WAYS[way], **options)]
 
     assert events(optimise_executions=4) == events(templates=False, optimise_executions=1 << 30)
 
@@ -263,7 +274,7 @@ def test_a_phase_that_its_samples_do_not_explain_is_sampled_more_often(
     assert cycles.max() > 3 * cycles.min()
 
     def off_and_simulated() -> tuple[float, int]:
-        found = traced(program, "predicting, lines", settings, MANY_SETS)
+        found = trace(program, "predicting, lines", settings, MANY_SETS)
         return deviation(full, found), sum(one.category is Category.SIMULATED for one in found)
 
     off, simulated = off_and_simulated()

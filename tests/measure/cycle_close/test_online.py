@@ -61,6 +61,14 @@ WAYS = {
     "code alone": replace(SHORT, wait_step=0.0, unsampled="none"),
     "paper": Settings(2_000, warm_references=500, warm_branches=500),
 }
+# All ways on one machine, and two on the other, whose core issues one instruction a cycle: the default and the paper's.
+ON_MACHINES = pytest.mark.parametrize(
+    ("ways", "machine"),
+    [
+        *(pytest.param(ways, "desktop", id=f"{name}-desktop") for name, ways in WAYS.items()),
+        *(pytest.param(WAYS[name], "strongarm", id=f"{name}-strongarm") for name in ("default", "paper")),
+    ],
+)
 FEWER = settings(max_examples=60, derandomize=True, deadline=None)
 
 
@@ -76,16 +84,14 @@ def trace(program: Path, machine: str, ways: Settings, **options: bool) -> list[
         return list(Tracer(guest, InOrderCore(MACHINES[machine], 1), ways, **options).intervals())
 
 
-@pytest.mark.parametrize("machine", MACHINES)
-@pytest.mark.parametrize("ways", WAYS.values(), ids=WAYS)
+@ON_MACHINES
 def test_a_series_gives_what_single_intervals_give(program: Path, machine: str, ways: Settings) -> None:
     found, stepwise = trace(program, machine, ways), trace(program, machine, ways, stepwise=True)
     assert repr(found) == repr(stepwise)
     assert [one.events.tobytes() for one in found] == [one.events.tobytes() for one in stepwise]
 
 
-@pytest.mark.parametrize("machine", MACHINES)
-@pytest.mark.parametrize("ways", WAYS.values(), ids=WAYS)
+@ON_MACHINES
 def test_phases_are_those_of_the_naive_twins(program: Path, machine: str, ways: Settings) -> None:
     found, was_bad = [], []  # a bad estimate brings the next sample forward
     with Machine(program, background=False) as guest:

@@ -26,7 +26,7 @@ from tests.measure.explanation.test_planted_causes import FRAME
 
 # The counted function is the same with and without its counter, but for the counter.
 PULSES = (
-    FRAME.replace("< 500", "< 150")
+    FRAME.replace("< 300", "< 150")
     % """
 __attribute__((noinline)) static void pulse(void) { __asm__ volatile(""); }
 __attribute__((noinline)) static unsigned first(unsigned n, unsigned kind) {

@@ -30,7 +30,7 @@ static unsigned draw(void) { state = state * 1664525u + 1013904223u; return stat
 %s
 int main(void) {
     unsigned long sum = 0;
-    for (int stretch = 0; stretch < 500; stretch++) {
+    for (int stretch = 0; stretch < 300; stretch++) {
         unsigned length = 20 + draw() %% 120, kind = draw() %% 5;
         for (unsigned n = 0; n < length; n++) sum += kind < 3 ? first(n, kind) : second(n, kind);
     }

@@ -161,7 +161,7 @@ def test_a_campaign_for_a_program_that_reads_a_file_runs_as_written(folder: Path
     campaign, _ = load_campaign(folder / "in/words.yaml")
     assert campaign.program.files == {"/in/text.txt": folder / "in/text.txt"}
     assert "weigh_loops" in campaign.software_metrics
-    ran = measure("run", "in/words.yaml")
+    ran = measure("run", "in/words.yaml", "--workers", "1", "--set", "baselines=3", "--set", "replicates=2")
     assert ran.exit_code == 0, ran.output
     summary = json.loads((folder / "results/words/summary.json").read_text())
     assert list(summary["variants"]) == list(campaign.variant_sets())
@@ -280,7 +280,7 @@ def test_a_program_may_end_with_another_status_than_0(folder: Path) -> None:
     result = measure("init", "demo.c", "--exit-status", "3")
     assert result.exit_code == 0, result.output
     assert yaml.safe_load((folder / "demo.yaml").read_text())["program"] == {"source": "demo.c", "exit_status": 3}
-    few = ("--set", "baselines=2", "--set", "replicates=1", "--set", "controls=false")
+    few = ("--workers", "1", "--set", "baselines=2", "--set", "replicates=1", "--set", "controls=false")
     for options in (("--counts",), ("--dry-run", *few), few):
         ran = measure("run", *options, "demo.yaml")
         assert ran.exit_code == 0, ran.output

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.measure.demo_program import PROGRAM
+from tests.measure.demo_program import PROGRAM, source_file
 
 ROOT = Path(__file__).parents[3]
 CAMPAIGN = """\
@@ -25,7 +25,7 @@ replicates: {replicates}
 
 def write_campaign(folder: Path, baselines: int = 20, replicates: int = 4) -> Path:
     machine = ROOT / "configs" / "machines" / "desktop.yaml"
-    (folder / "demo.c").write_text(PROGRAM)
+    (folder / "demo.c").symlink_to(source_file(PROGRAM))
     path = folder / "demo.yaml"
     path.write_text(CAMPAIGN.format(machine=machine, baselines=baselines, replicates=replicates))
     return path

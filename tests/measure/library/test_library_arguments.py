@@ -18,8 +18,8 @@ from tests.measure.library.library_campaign import write_campaign
 
 
 @pytest.fixture(scope="module")
-def result(fake_results: Path) -> measure.Result:
-    return measure.load(fake_results)
+def result(few_fake_results: Path) -> measure.Result:
+    return measure.load(few_fake_results)
 
 
 @pytest.mark.parametrize(

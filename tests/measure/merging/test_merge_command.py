@@ -14,6 +14,7 @@ from measure.campaign.executor import Outcome, execute_plan
 from measure.cli import _Commands
 from measure.merging.cli import merge
 from measure.merging.command import load_results
+from tests.measure.demo_program import source_file
 from tests.measure.report.page_structure import csv_in, figures_without_caption_or_data, problems
 from tests.measure.shown_tables import widest_row
 
@@ -41,7 +42,8 @@ def make_results(folder: Path, campaign: str = CAMPAIGN, name: str = "out") -> O
     from measure.campaign.plan_file import save_plan
     from measure.campaign.store import Store
 
-    (folder / "demo.c").write_text(PROGRAM)
+    if not (folder / "demo.c").exists():
+        (folder / "demo.c").symlink_to(source_file(PROGRAM))
     (folder / "c.yaml").write_text(campaign)
     plan = make_plan(*load_campaign(folder / "c.yaml"), lambda message: None, "fake")
     with Store(folder / name) as store:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from measure.campaign import executor
 from measure.campaign.campaign_file import load_campaign
 from measure.campaign.plan import make_plan
 from measure.campaign.plan_file import load_plan
@@ -27,7 +26,8 @@ from measure.partitioning.verdict_memory import Memory, RememberingOracle
 from measure.perturbation.analysis_types import Perturbation
 from measure.perturbation.perturbation import inner_perturbation
 from measure.stats.correlation import Correlations, spearman
-from tests.measure.demo_program import PROGRAM
+from tests.measure.demo_program import PROGRAM, source_file
+from tests.measure.fake_runs import fake_runs_in_this_process
 
 ROOT = Path(__file__).parents[3]
 CAMPAIGN = """\
@@ -44,40 +44,27 @@ noise: {{code_layouts: 1}}
 delta: {delta}
 baselines: 20
 replicates: 5
+outer: {outer}
 """
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "demo.c").write_text(PROGRAM)
+    (tmp_path / "demo.c").symlink_to(source_file(PROGRAM))
     write_campaign(tmp_path)
     return tmp_path
 
 
 @pytest.fixture(autouse=True)
-def fake_runs_stay_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fake run takes a millisecond, starting a worker for it a second."""
-    real = executor._run_all
-
-    def run_all(missing, store, workers, done, errors, progress) -> None:  # type: ignore[no-untyped-def]
-        if any(spec.target != "fake" for _, spec in missing):
-            real(missing, store, workers, done, errors, progress)
-            return
-        for key, spec in missing:
-            result = executor.make_run(spec)
-            if isinstance(result, RunError):
-                errors[key] = result
-            else:
-                store.save(key, result)
-                done[key] = result
-            progress()
-
-    monkeypatch.setattr(executor, "_run_all", run_all)
+def _in_this_process() -> Iterator[None]:
+    with fake_runs_in_this_process():
+        yield
 
 
-def write_campaign(folder: Path, arguments: str = "", delta: float = 0.2) -> None:
+def write_campaign(folder: Path, arguments: str = "", delta: float = 0.2, outer: bool = False) -> None:
+    """``outer``: runs are aligned, too, which takes most of a search's time."""
     machine = ROOT / "configs" / "machines" / "desktop.yaml"
-    text = CAMPAIGN.format(machine=machine, arguments=arguments, delta=delta)
+    text = CAMPAIGN.format(machine=machine, arguments=arguments, delta=delta, outer=str(outer).lower())
     (folder / "c.yaml").write_text(text)
 
 
@@ -95,6 +82,7 @@ def result_of(folder: Path, out: str = "out") -> dict:
 
 
 def test_fake_campaign_from_search_to_campaign_file(folder: Path) -> None:
+    write_campaign(folder, outer=True)
     result = run(folder)
     assert result.exit_code == 0, result.output
     found = result_of(folder)
@@ -130,7 +118,7 @@ def test_fake_campaign_from_search_to_campaign_file(folder: Path) -> None:
     assert 'data-copy="measure partition' not in page  # the search has ended
     campaign, document = load_campaign(folder / "out" / "partition.yaml")
     assert campaign.variants == {"group1": ("rounds", "loops")}
-    assert campaign.program.source == folder / "demo.c"
+    assert campaign.program.source == source_file(PROGRAM)
     assert make_plan(campaign, document, lambda _: None, "fake").specs
 
     again = run(folder)
@@ -261,7 +249,6 @@ def test_a_group_that_does_not_stand_on_fresh_runs_is_marked(folder: Path, monke
 
 
 def test_a_program_that_fails_is_said_so(folder: Path) -> None:
-    from measure.errors import RunError
 
     write_campaign(folder, ", args: [fail]")
     with pytest.raises(RunError, match="baselines failed, the first: the program ended with exit status 3"):
@@ -287,7 +274,7 @@ def test_what_cannot_be_searched_is_refused(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_a_real_campaign_end_to_end(folder: Path) -> None:
-    write_campaign(folder, delta=0.35)
+    write_campaign(folder, delta=0.35, outer=True)
     text = (folder / "c.yaml").read_text()
     (folder / "c.yaml").write_text(text.replace("  loops: {event: loop, function: work}\n", ""))
     result = run(folder, "--most-replicates", "3", target="emulated")

@@ -13,14 +13,14 @@ from measure.campaign.plan import make_plan
 from measure.campaign.plan_file import save_plan
 from measure.partitioning.command import _remedies
 from measure.perturbation.finding import RESULTS
-from tests.measure.demo_program import PROGRAM, SMALL_CAMPAIGN
+from tests.measure.demo_program import PROGRAM, SMALL_CAMPAIGN, source_file
 
 
 def test_the_remedies_are_those_that_the_explanation_of_the_campaign_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "p.c").write_text(PROGRAM)
+    (tmp_path / "p.c").symlink_to(source_file(PROGRAM))
     (tmp_path / "c.yaml").write_text(SMALL_CAMPAIGN)
     campaign, document = load_campaign(tmp_path / "c.yaml")
     plan = make_plan(campaign, document, lambda text: None, "fake")

@@ -31,6 +31,7 @@ from measure.partitioning.result import PartitionResult, summary_of
 from measure.partitioning.search_types import Group, Verdict
 from measure.partitioning.synthetic import SyntheticOracle
 from measure.partitioning.timed_search import Session, SessionOracles, SessionResult
+from tests.measure.demo_program import source_file
 from tests.measure.report.page_structure import problems
 
 ROOT = Path(__file__).parents[3]
@@ -228,7 +229,7 @@ replicates: 5
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "demo.c").write_text(PROGRAM)
+    (tmp_path / "demo.c").symlink_to(source_file(PROGRAM))
     return tmp_path
 
 

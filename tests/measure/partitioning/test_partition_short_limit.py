@@ -24,7 +24,7 @@ from measure.partitioning.budget import Budget
 from measure.partitioning.cli import partition
 from measure.partitioning.oracle import CampaignOracle, Settings, in_turn
 from measure.partitioning.search_types import Group, Verdict
-from tests.measure.demo_program import PROGRAM
+from tests.measure.demo_program import PROGRAM, source_file
 
 ROOT = Path(__file__).parents[3]
 CAMPAIGN = f"""\
@@ -75,7 +75,7 @@ class SlowMachine:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "demo.c").write_text(PROGRAM)
+    (tmp_path / "demo.c").symlink_to(source_file(PROGRAM))
     (tmp_path / "c.yaml").write_text(CAMPAIGN)
     return tmp_path
 

@@ -29,6 +29,7 @@ from measure.report.ground_truth_section import source_error
 from measure.report.html import render
 from measure.report.model import MetricSource, ReportData
 from tests.measure.demo_program import PROGRAM as DEMO
+from tests.measure.fake_runs import fake_runs_in_this_process
 
 ROOT = Path(__file__).parents[3]
 PROGRAM = """\
@@ -66,7 +67,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("findings")
     (folder / "demo.c").write_text(PROGRAM)
     (folder / "c.yaml").write_text(CAMPAIGN)
-    result = measure("run", folder / "c.yaml", "--out", folder / "out", "--target", "fake", "--workers", "1")
+    with fake_runs_in_this_process():
+        result = measure("run", folder / "c.yaml", "--out", folder / "out", "--target", "fake")
     assert result.exit_code == 0, result.output
     (folder / "output").write_text(result.output)
     return folder
@@ -169,9 +171,10 @@ def test_the_advice_finds_the_campaign_from_where_one_is(folder: Path, monkeypat
 
 def test_one_metric_alone_cannot_be_split(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "demo.c").write_text(PROGRAM)
-    text = CAMPAIGN.replace("heavy: [rounds, silent, perturbing]", "heavy: [perturbing]")
+    text = CAMPAIGN.replace("heavy: [rounds, silent, perturbing]", "heavy: [perturbing]") + "outer: false\n"
     (tmp_path / "c.yaml").write_text(text)
-    result = measure("run", tmp_path / "c.yaml", "--out", tmp_path / "out", "--target", "fake", "--workers", "1")
+    with fake_runs_in_this_process():
+        result = measure("run", tmp_path / "c.yaml", "--out", tmp_path / "out", "--target", "fake")
     told = " ".join(result.output.split())
     assert "heavy collects one metric only, which cannot be split" in told
     assert "measure partition" not in told

@@ -55,7 +55,7 @@ def test_inner_false_alarms_are_at_most_five_percent(b: int, r: int, m: int) -> 
 
 @pytest.mark.parametrize(("b", "r", "held_out"), [(8, 3, False), (8, 3, True), (20, 1, True)])
 def test_outer_false_alarms_are_at_most_five_percent(b: int, r: int, held_out: bool) -> None:
-    campaigns = 150 if b == 8 else 50
+    campaigns = 100 if b == 8 else 40
     assert alarms(campaigns, lambda seed: simulated_outer(seed, b, r, held_out)) <= most_false_alarms(campaigns)
 
 

@@ -28,6 +28,7 @@ from measure.explanation.shared_code import shared_code
 from measure.targets.emulated import EmulatedTarget
 from measure.targets.program_file import program_of
 from tests.measure.campaign.test_dry_run import QUIET
+from tests.measure.demo_program import source_file
 
 ROOT = Path(__file__).parents[3]
 PROGRAM = """
@@ -65,7 +66,8 @@ def planned(tmp_path: Path) -> Planned:
 
 
 def campaign_file(folder: Path, source: str = PROGRAM, flags: str = "-O2", **changes: Any) -> Path:
-    (folder / "p.c").write_text(source)
+    (folder / "p.c").unlink(missing_ok=True)
+    (folder / "p.c").symlink_to(source_file(source))
     content = {
         "name": "counted", "program": {"source": "p.c", "flags": [flags]},
         "machine": str(ROOT / "configs" / "machines" / "desktop.yaml"), "sampling": {"every": "4000 cycles"},

@@ -30,6 +30,7 @@ from measure.two_campaigns.comparison import (
 from measure.two_campaigns.design_facts import different_programs, differing_facts
 from measure.two_campaigns.page import _interval
 from tests.measure.demo_program import CAMPAIGN, PROGRAM
+from tests.measure.fake_runs import fake_runs_in_this_process
 from tests.measure.report.page_structure import csv_in
 from tests.measure.shown_tables import widest_row
 
@@ -198,7 +199,8 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("other", ["seed=2", "outer=false", desktop, "variants={heavy: [perturbing], alone: [rounds]}"]),
     ):  # fmt: skip
         given = [text for one in settings for text in ("--set", one)]
-        made = measure("run", folder / "c.yaml", "--out", folder / name, "--target", "fake", *given)
+        with fake_runs_in_this_process():
+            made = measure("run", folder / "c.yaml", "--out", folder / name, "--target", "fake", *given)
         assert made.exit_code == 0, made.output
     return folder
 

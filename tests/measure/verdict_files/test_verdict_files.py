@@ -30,6 +30,7 @@ from measure.verdict_files.markdown import markdown_text
 from measure.verdict_files.options import VerdictOptions
 from measure.verdict_files.verdict_table import Judgement, VerdictTable
 from tests.measure.demo_program import CAMPAIGN, PROGRAM
+from tests.measure.fake_runs import fake_runs_in_this_process
 
 ROOT = Path(__file__).parents[3]
 DOCUMENTS = ["README.md"] + [
@@ -60,7 +61,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("verdicts")
     (folder / "demo.c").write_text(PROGRAM)
     (folder / "c.yaml").write_text(CAMPAIGN)
-    made = command("run", folder / "c.yaml", "--out", folder / "results/mine", "--target", "fake", "--workers", 1)
+    with fake_runs_in_this_process():
+        made = command("run", folder / "c.yaml", "--out", folder / "results/mine", "--target", "fake")
     assert made.exit_code == 0, made.output
     return folder
 

@@ -26,6 +26,7 @@ from measure.errors import CampaignError, MeasureError
 from measure.watch.server import WatchServer, render_watch
 from measure.watch.state import CampaignState, GroupState, Observer
 from tests.measure.demo_program import PROGRAM
+from tests.measure.fake_runs import fake_runs_in_this_process
 from tests.measure.report.browser import needs_browser, shown
 from tests.measure.report.page_structure import problems
 
@@ -57,7 +58,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("watched")
     (folder / "demo.c").write_text(PROGRAM)
     (folder / "c.yaml").write_text(CAMPAIGN)
-    result = measure("run", folder / "c.yaml", "--out", folder / "out", "--target", "fake", "--workers", "1")
+    with fake_runs_in_this_process():
+        result = measure("run", folder / "c.yaml", "--out", folder / "out", "--target", "fake")
     assert result.exit_code == 0, result.output
     return folder / "out"
 
