@@ -7,6 +7,7 @@ message about it. zig's own caches are in the user's cache directory (`common.co
 from __future__ import annotations
 
 import functools
+import hashlib
 import os
 import platform
 import re
@@ -308,9 +309,16 @@ class Toolchain:
             return self._make_c_library(common=True)
 
     def _ready(self, cplusplus: bool, lto: bool = False) -> Path:
-        """The file that is there when a library is: all of the C library, or the C++ library, or that for -flto."""
+        """The file that is there when a library is: all of the C library, or the C++ library, or that for -flto.
+
+        A library that the compiler itself makes is found again only by the same compiler at the same place, which
+        the file's name has, too.
+        """
         language = f"c++{'-lto' * lto}" if cplusplus else "c"
-        return self.cache / f"{compiler_cache.READY}{compiler_version()}-{self.target or 'host'}-{language}"
+        place = ""
+        if cplusplus or not self.target:
+            place = f"-{hashlib.sha256(_executable().encode()).hexdigest()[:12]}"
+        return self.cache / f"{compiler_cache.READY}{compiler_version()}-{self.target or 'host'}-{language}{place}"
 
     def _tell_first_use(self, library: str) -> None:
         self.notify(

@@ -239,6 +239,18 @@ def test_it_is_made_once_for_each_target_and_not_for_cplusplus(tmp_path: Path, m
     assert made == [guest.target, "zig, with C++", HOST_TARGET, "zig, with C++", "zig", "zig, with C++"]
 
 
+def test_what_zig_makes_is_made_anew_for_another_installation_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """zig does not find what one at another place has made; ours is found."""
+    guest, made = fresh(tmp_path, monkeypatch)
+    for program in (toolchain._executable(), "/elsewhere/ziglang/zig", "/elsewhere/ziglang/zig"):
+        monkeypatch.setattr(toolchain, "_executable", lambda program=program: program)
+        guest.prepare()
+        guest.prepare("c++")
+    assert made == [guest.target, "zig, with C++", "zig, with C++"]
+
+
 def test_links_with_lto_have_a_cplusplus_library_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Which the compiler would make in the link, whose time would be that of each further program."""
     guest, made = fresh(tmp_path, monkeypatch)
