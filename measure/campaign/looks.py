@@ -20,7 +20,7 @@ from typing import Any
 from measure.campaign.campaign_model import Campaign
 from measure.errors import CampaignError
 
-_DESIGN = ("hardware_metrics", "delta", "alpha", "outer", "alignment", "seed", "looks", "controls")
+_JUDGED_BY = ("hardware_metrics", "delta", "alpha", "outer", "alignment", "seed", "looks", "controls")
 
 
 @dataclass(frozen=True)
@@ -84,15 +84,24 @@ class History:
         )
 
 
+def judging_design(campaign: Campaign) -> dict[str, Any]:
+    """How a campaign's runs are judged, as plain JSON data: what verdicts rest on beside the runs themselves and the
+    code that judges them. What is kept of verdicts has it in its key."""
+    values = campaign.model_dump(mode="json", include=set(_JUDGED_BY))
+    return {**values, "pairs": bool(campaign.pairs), "variants": campaign.variant_sets()}
+
+
 def design_of(campaign: Campaign, machine_text: str, keys: tuple[str, ...]) -> Look:
     """The design of a campaign whose runs have the content keys ``keys``, in the order of their execution."""
-    identity = {**_judged(campaign), "machine": machine_text, "runs": list(keys)}
+    identity = {**judging_design(campaign), "machine": machine_text, "runs": list(keys)}
     return Look(_digest(identity), campaign.baselines, campaign.replicates)
 
 
 def first_look(campaign: Campaign, machine_text: str, keys: tuple[str, ...], builds: Mapping[str, Any]) -> History:
     """The history of a campaign that was not run in this directory before. ``builds``: facts by variant."""
-    kind = _digest({**_judged(campaign), "machine": machine_text, "builds": _plain(builds), "noise": _noise(campaign)})
+    kind = _digest(
+        {**judging_design(campaign), "machine": machine_text, "builds": _plain(builds), "noise": _noise(campaign)}
+    )
     return History(kind, (design_of(campaign, machine_text, keys),))
 
 
@@ -141,11 +150,6 @@ def load_history(path: Path) -> History | None:
             f"{path} is damaged ({type(error).__name__}), so it is not known how often the results were looked at: if "
             "they never were, delete it; else run the campaign with another seed, in another directory (--out)"
         ) from None
-
-
-def _judged(campaign: Campaign) -> dict[str, Any]:
-    values = campaign.model_dump(mode="json", include=set(_DESIGN))
-    return {**values, "pairs": bool(campaign.pairs), "variants": campaign.variant_sets()}
 
 
 def _noise(campaign: Campaign) -> dict[str, Any]:
