@@ -17,7 +17,8 @@ def invalid_figures(plan: Plan, outcome: Outcome, controls: Controls | None) -> 
     if plan.campaign.host is not None:
         sentences += forks(outcome.runs)
         sentences += multiplexed(outcome.runs)
-    told = {warning: None for layouts in plan.builds.values() for warning in layouts[0].warnings}
+    programs = [*plan.builds.values(), *plan.second_builds.values()]
+    told = {warning: None for layouts in programs for warning in layouts[0].warnings}
     sentences += [f"{warning}." for warning in told if is_notice(warning)]
     sentences += [f"A counter may miss events: {warning}" for warning in told if not is_notice(warning)]
     sentences += about_uneven_records(plan.campaign, outcome.runs)

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from measure.campaign.builds import BuildFacts
 from measure.campaign.campaign_model import Campaign
 from measure.errors import CampaignError
 
@@ -97,10 +98,12 @@ def design_of(campaign: Campaign, machine_text: str, keys: tuple[str, ...]) -> L
     return Look(_digest(identity), campaign.baselines, campaign.replicates)
 
 
-def first_look(campaign: Campaign, machine_text: str, keys: tuple[str, ...], builds: Mapping[str, Any]) -> History:
-    """The history of a campaign that was not run in this directory before. ``builds``: facts by variant."""
+def first_look(
+    campaign: Campaign, machine_text: str, keys: tuple[str, ...], *builds: Mapping[str, Sequence[BuildFacts]]
+) -> History:
+    """The history of a campaign that was not run in this directory before. ``builds``: facts of programs by variant."""
     kind = _digest(
-        {**judging_design(campaign), "machine": machine_text, "builds": _plain(builds), "noise": _noise(campaign)}
+        {**judging_design(campaign), "machine": machine_text, "builds": _build_keys(builds), "noise": _noise(campaign)}
     )
     return History(kind, (design_of(campaign, machine_text, keys),))
 
@@ -157,8 +160,13 @@ def _noise(campaign: Campaign) -> dict[str, Any]:
     return {"noise": campaign.noise.model_dump(mode="json"), "sampling": sampling, "args": list(campaign.program.args)}
 
 
-def _plain(builds: Mapping[str, Any]) -> dict[str, Any]:
-    return {variant: [asdict(facts)["key"] for facts in layouts[:1]] for variant, layouts in builds.items()}
+def _build_keys(builds: Iterable[Mapping[str, Sequence[BuildFacts]]]) -> dict[str, list[str]]:
+    """For each variant, the keys of its programs in the first of their layouts."""
+    found: dict[str, list[str]] = {}
+    for programs in builds:
+        for variant, layouts in programs.items():
+            found.setdefault(variant, []).extend(facts.key for facts in layouts[:1])
+    return found
 
 
 def _digest(identity: Mapping[str, Any]) -> str:
