@@ -13,66 +13,63 @@ import numpy as np
 from emulator.engine.branch_counters import MAX_COUNTERS, BranchCounters
 from emulator.engine.reuse_counts import REUSE_WORDS, TOUCH_EPOCH, TURN_SETS
 
+_GUEST, _HOST = "guest", "host"
 _FIELDS = (
-    # name, bytes
-    ("x", 256),
-    ("f", 256),
-    ("scratch", 8),  # register number 64: where the interpreter's writes to x0 go
-    ("pc", 8),
-    ("budget", 8),  # instructions that may still run; negative when a block ran past it
-    ("record", 8),  # where the next word of the dynamic record goes (host address)
-    ("reason", 8),  # why execution came back: `Exit`
-    ("fault_pc", 8),
-    ("fault_address", 8),
-    ("fault_function", 8),  # the region (host address) that found the fault itself; 0 for others
-    ("fault_block", 8),  # pc of its block with the fault
-    ("reservation", 8),
-    ("fflags", 8),  # flags raised by other means than the host's sticky bits
-    ("frm", 8),
-    ("host_mxcsr", 4),  # saved while the guest's runs
-    ("guest_mxcsr", 4),
-    ("return_slot", 8),  # where the return address of `enter`'s call lies, for the fault handler
-    ("frame_pointer", 8),
-    ("dispatch_table", 8),  # host address of the dispatch table: host functions by pc / 2
-    ("block_index", 8),  # table of interpreter block numbers, indexed by pc / 2
-    ("blocks", 8),  # interpreter block descriptors
-    ("operation", 8),  # the interpreter's current operation, for faults
-    ("memory", 8),  # host address of guest address 0
-    ("memory_end", 8),  # host address after the guest address space
-    ("memory_start", 8),  # host address of the guard before it
-    ("host_pc", 8),  # where the host faulted
-    ("dispatch_miss", 8),  # the host function for a pc without an entry: returns to Python, or discovers the block
-    ("fallback", 8),  # the interpreter, for a block that a region's entry refuses to run
-    ("line_timestamps", 8),  # table of u32: when each line was touched last
-    ("held_data", 8),  # table of u8: which lines the L1 data cache holds, as in `emulator.engine.instrument.held_lines`
-    ("held_code", 8),  # the same of the instruction cache
-    ("access_missing", 8),  # the function that is called for an access to a line that is not held
-    ("access_argument", 8),  # its argument
-    ("fetch_missing", 8),  # the same for fetches
-    ("fetch_argument", 8),
-    ("access_gate", 8),  # what translations call: it calls the function
-    ("fetch_gate", 8),
-    ("missing", 16),  # what is missing: address and whether it is a store; begin and end of the code
-    ("discover", 8),  # the discovery kernel, 0 while discovery is left to Python
-    ("discovery", 8),  # its argument
-    ("inline", 8),  # table of functions called by translations: host addresses of their code and of their states
-    ("inline_map", 8),  # table of u64, by pc / 2: which inline functions take the instruction, and its static fields
-    ("inline_failed", 8),  # not 0 when an inline function has raised an exception
-    ("last_page", 8),  # the page of the last access whose reuse time was counted
-    ("set_mask", 8),  # the bits of a line's number that say its set in the first cache
-    ("touch_time", 8),  # `TOUCH_EPOCH` + the instructions that will have been executed when the budget is 0
+    # name, bytes, whose it is
+    ("x", 256, _GUEST),
+    ("f", 256, _GUEST),
+    ("scratch", 8, _GUEST),  # register number 64: where the interpreter's writes to x0 go
+    ("pc", 8, _GUEST),
+    ("budget", 8, _GUEST),  # instructions that may still run; negative when a block ran past it
+    ("record", 8, _HOST),  # where the next word of the dynamic record goes (host address)
+    ("reason", 8, _GUEST),  # why execution came back: `Exit`
+    ("fault_pc", 8, _GUEST),
+    ("fault_address", 8, _GUEST),
+    ("fault_function", 8, _GUEST),  # the region (host address) that found the fault itself; 0 for others
+    ("fault_block", 8, _GUEST),  # pc of its block with the fault
+    ("reservation", 8, _GUEST),
+    ("fflags", 8, _GUEST),  # flags raised by other means than the host's sticky bits
+    ("frm", 8, _GUEST),
+    ("host_mxcsr", 4, _GUEST),  # saved while the guest's runs
+    ("guest_mxcsr", 4, _GUEST),
+    ("return_slot", 8, _GUEST),  # where the return address of `enter`'s call lies, for the fault handler
+    ("frame_pointer", 8, _GUEST),
+    ("dispatch_table", 8, _HOST),  # host address of the dispatch table: host functions by pc / 2
+    ("block_index", 8, _HOST),  # table of interpreter block numbers, indexed by pc / 2
+    ("blocks", 8, _HOST),  # interpreter block descriptors
+    ("operation", 8, _GUEST),  # the interpreter's current operation, for faults
+    ("memory", 8, _HOST),  # host address of guest address 0
+    ("memory_end", 8, _HOST),  # host address after the guest address space
+    ("memory_start", 8, _HOST),  # host address of the guard before it
+    ("host_pc", 8, _GUEST),  # where the host faulted
+    ("dispatch_miss", 8, _HOST),  # the host function for a pc without entry: returns to Python, or discovers the block
+    ("fallback", 8, _HOST),  # the interpreter, for a block that a region's entry refuses to run
+    ("line_timestamps", 8, _HOST),  # table of u32: when each line was touched last
+    ("held_data", 8, _HOST),  # table of u8: lines of the L1 data cache, as in `emulator.engine.instrument.held_lines`
+    ("held_code", 8, _HOST),  # the same of the instruction cache
+    ("access_missing", 8, _HOST),  # the function that is called for an access to a line that is not held
+    ("access_argument", 8, _HOST),  # its argument
+    ("fetch_missing", 8, _HOST),  # the same for fetches
+    ("fetch_argument", 8, _HOST),
+    ("access_gate", 8, _HOST),  # what translations call: it calls the function
+    ("fetch_gate", 8, _HOST),
+    ("missing", 16, _GUEST),  # what is missing: address and whether it is a store; begin and end of the code
+    ("discover", 8, _HOST),  # the discovery kernel, 0 while discovery is left to Python
+    ("discovery", 8, _HOST),  # its argument
+    ("inline", 8, _HOST),  # table of functions called by translations: addresses of their code and of their states
+    ("inline_map", 8, _HOST),  # table of u64, by pc / 2: the inline functions of an instruction, and its static fields
+    ("inline_failed", 8, _GUEST),  # not 0 when an inline function has raised an exception
+    ("last_page", 8, _GUEST),  # the page of the last access whose reuse time was counted
+    ("set_mask", 8, _GUEST),  # the bits of a line's number that say its set in the first cache
+    ("touch_time", 8, _GUEST),  # `TOUCH_EPOCH` + instructions that will have been executed when the budget is 0
 )  # fmt: skip
 
-# Fields that hold host addresses: they belong to this process, not to the guest.
-HOST_FIELDS = (
-    "record", "dispatch_table", "block_index", "blocks", "memory", "memory_start", "memory_end", "dispatch_miss",
-    "fallback", "line_timestamps", "inline", "inline_map", "discover", "discovery", "held_data", "held_code",
-    "access_missing", "access_argument", "fetch_missing", "fetch_argument", "access_gate", "fetch_gate",
-)  # fmt: skip
+HOST_FIELDS = tuple(_name for _name, _, _owner in _FIELDS if _owner == _HOST)
+"""Fields with host addresses: they belong to this process, and restoring the guest leaves them as they are."""
 
 OFFSETS: dict[str, int] = {}
 _position = 0
-for _name, _size in _FIELDS:
+for _name, _size, _ in _FIELDS:
     OFFSETS[_name] = _position
     _position += _size
 STATE_BYTES = _position

@@ -260,6 +260,5 @@ def _check_arrays() -> None:
 
 @functools.cache
 def _compiler_identity() -> str:
-    """A hash of the kernel compiler's sources."""
-    here = Path(__file__).parent
-    return kept_source_digest([here, here.parent / "engine" / "codegen" / "llvm.py"])
+    """A hash of the sources that make a kernel's text; what makes code of it, `Compiler` adds to the name."""
+    return kept_source_digest([Path(__file__).parent])

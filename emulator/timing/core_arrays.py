@@ -114,7 +114,7 @@ def build_core(config: MachineConfig, seed: int, place_pages: bool) -> tuple[NDA
     longs = np.zeros(layout.STAMPS + n_lines, np.int64)
     for index, value in _parameters(config).items():
         longs[index] = value
-    unset = (layout.S_PREVIOUS, layout.S_FETCH_LINE, layout.S_FETCH_PAGE, layout.S_DATA_PAGE, layout.S_SAMPLE_BY)
+    unset = (layout.S_PREVIOUS, layout.S_FETCH_LINE, layout.S_FETCH_PAGE, layout.S_DATA_PAGE)
     longs[[*unset]] = -1
     longs[layout.S_STATES] = 1
     longs[layout.MISS_LINE : layout.MISS_LINE + layout.MAX_OUTSTANDING] = -1

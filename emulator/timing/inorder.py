@@ -35,7 +35,7 @@ from emulator.timing import layout
 from emulator.timing.core_arrays import build_core, class_timing, grow_tables
 from emulator.timing.inorder_kernel import decode, resolve_last, run, train_fetches, train_predictors
 from emulator.timing.machine_config import MachineConfig
-from emulator.timing.machine_events import N_EVENTS, N_STATIC, Event, static_events
+from emulator.timing.machine_events import N_EVENTS, N_STATIC, static_events
 from emulator.timing.memory_kernel import pollute
 from emulator.timing.online_caches import CacheContents, HeldTables, OnlineCaches
 from emulator.timing.online_predictor import HeldCounters, OnlinePredictor
@@ -52,8 +52,6 @@ class InOrderCore:
     and record give the same counters to the bit, however the record is split into calls.
     ``initial_state``: "cold", or "random": other programs' lines and pages fill a random part of each cache
     and TLB, and the branch predictor was trained on their branches.
-    ``sample_every``: for instance ``(Event.CYCLES, 100_000)``: record all counters in `samples` at the first
-    block boundary at or after each multiple.
     """
 
     selection: TraceSelection = FULL_RECORD
@@ -66,7 +64,6 @@ class InOrderCore:
         *,
         place_pages: bool = True,
         initial_state: Literal["cold", "random"] = "cold",
-        sample_every: tuple[Event, int] | None = None,
     ) -> None:
         self.config = config
         self._timing = class_timing(config.functional_units)
@@ -74,22 +71,12 @@ class InOrderCore:
         self._ledger = layout.Ledger(
             static=np.zeros((0, N_STATIC), np.uint8),
             touched=np.zeros(0, np.uint32),
-            samples=np.zeros((0 if sample_every is None else 1024, N_EVENTS), np.int64),
         )
         self._decoded_blocks = 0
         self._op_capacity = 0
         self._known_code = np.zeros(0, np.int64)  # lines of the L1I cache, ascending
         self._online: OnlineCaches | None = None
         self._online_predictor: OnlinePredictor | None = None
-        if sample_every is not None:
-            event, interval = sample_every
-            if event not in (Event.CYCLES, Event.INSTRUCTIONS) or interval < 1:
-                raise ValueError(
-                    f"sample_every is ({event!r}, {interval}), expected Event.CYCLES or Event.INSTRUCTIONS "
-                    "and an interval of at least 1"
-                )
-            self._longs[layout.S_SAMPLE_BY] = event
-            self._longs[layout.S_SAMPLE_INTERVAL] = self._longs[layout.S_SAMPLE_NEXT] = interval
         if initial_state == "random":
             self._fill(np.random.default_rng([seed, 1]))
 
@@ -102,11 +89,6 @@ class InOrderCore:
     def cycles(self) -> int:
         """The cycle after the last complete block has issued."""
         return int(self._longs[layout.S_CYCLE])
-
-    @property
-    def samples(self) -> NDArray[np.int64]:
-        """Counters at the sampling points so far, ``(n, N_EVENTS)``; empty without ``sample_every``."""
-        return self._ledger.samples[: self._longs[layout.S_SAMPLES]].copy()
 
     def snapshot(self) -> NDArray[np.int64]:
         """Events so far, ``(N_EVENTS,)``, as a copy."""
@@ -124,12 +106,7 @@ class InOrderCore:
                 f"{len(stream)} words of the record in one call, expected at most {_MAX_TRANSFER_WORDS}: "
                 "pass it in parts"
             )
-        while True:
-            stream = stream[run(self._longs, self._words, self._ledger, stream) :]
-            if len(stream) == 0:
-                return
-            samples = self._ledger.samples
-            self._ledger = self._ledger._replace(samples=np.concatenate([samples, np.zeros_like(samples)]))
+        run(self._longs, self._words, self._ledger, stream)
 
     def interrupted(self, pc: int) -> None:
         """The last block went to ``pc``, where a signal handler or another task goes on: its control transfer has no

@@ -55,10 +55,6 @@ from emulator.timing.layout import (
     S_FETCH_PAGE,
     S_LINES_UNTIL,
     S_PREVIOUS,
-    S_SAMPLE_BY,
-    S_SAMPLE_INTERVAL,
-    S_SAMPLE_NEXT,
-    S_SAMPLES,
     S_STATE,
     S_TOUCHED,
     S_WALKING,
@@ -73,12 +69,12 @@ from emulator.timing.layout import (
     WALK_DELAYS,
     Ledger,
 )
-from emulator.timing.machine_events import FIRST_STATIC, N_EVENTS, N_STATIC, Event
+from emulator.timing.machine_events import FIRST_STATIC, N_STATIC, Event
 from emulator.timing.memory_kernel import access_data, fetch_line, translate_data, translate_fetch
 from emulator.timing.predictor_kernel import resolve
 
 FIRST_TRANSFER, LAST_TRANSFER = int(OpClass.BRANCH), int(OpClass.INDIRECT_CALL)
-CYCLES, INSTRUCTIONS = int(Event.CYCLES), int(Event.INSTRUCTIONS)
+CYCLES = int(Event.CYCLES)
 L1I_ACCESSES = COUNTS + Event.L1I_ACCESSES
 
 
@@ -155,15 +151,6 @@ def add_static_events(longs: np.ndarray, words: np.ndarray, ledger: Ledger) -> N
             longs[COUNTS + FIRST_STATIC + event] += executions * ledger.static[block, event]
     longs[S_TOUCHED] = 0
     longs[COUNTS + CYCLES] = longs[S_CYCLE]
-
-
-@kernel
-def take_sample(longs: np.ndarray, words: np.ndarray, ledger: Ledger) -> None:
-    """Write all counters as a row of samples."""
-    add_static_events(longs, words, ledger)
-    for event in range(N_EVENTS):
-        ledger.samples[longs[S_SAMPLES], event] = longs[COUNTS + event]
-    longs[S_SAMPLES] += 1
 
 
 @inline_kernel
@@ -255,22 +242,18 @@ def access_block(
 
 
 @kernel
-def run(longs: np.ndarray, words: np.ndarray, ledger: Ledger, stream: np.ndarray) -> Integer:
-    """Simulate the record ``stream``; returns the words consumed: not all if ``ledger.samples`` is full."""
+def run(longs: np.ndarray, words: np.ndarray, ledger: Ledger, stream: np.ndarray) -> None:
+    """Simulate the record ``stream``."""
     blocks = longs[P_BLOCKS]
     geometry = longs[P_L1I_SHIFT], longs[P_L1D_SHIFT], longs[P_PAGE_SHIFT], longs[P_ITLB], longs[P_DTLB]
-    sample_by, sample_next = longs[S_SAMPLE_BY], longs[S_SAMPLE_NEXT]
     previous = longs[S_PREVIOUS]
     last_line = longs[S_FETCH_LINE]
     fetch_page, data_page = longs[S_FETCH_PAGE], longs[S_DATA_PAGE]
-    instructions = longs[COUNTS + INSTRUCTIONS]
     fetches = np.int64(0)
     stalls = np.int64(0)
     frontend_stalls = np.int64(0)
     position = np.int64(0)
     while position < len(stream):
-        if sample_by >= 0 and longs[S_SAMPLES] == len(ledger.samples):
-            break
         block = np.int64(stream[position])
         row = blocks + block * BLOCK_COLUMNS
         pc = np.int64(words[row + PC])
@@ -317,28 +300,15 @@ def run(longs: np.ndarray, words: np.ndarray, ledger: Ledger, stream: np.ndarray
             longs[S_TOUCHED] += 1
         words[row + EXECUTIONS] = executions + np.uint32(1)
         position += 1 + accesses
-        if sample_by >= 0:
-            instructions += np.int64(words[row + LENGTH])
-            progress = longs[S_CYCLE] if sample_by == CYCLES else instructions
-            if progress >= sample_next:
-                longs[L1I_ACCESSES] += fetches
-                longs[STALL_CYCLES] += stalls
-                longs[FRONTEND_STALL_CYCLES] += frontend_stalls
-                fetches = stalls = frontend_stalls = np.int64(0)
-                take_sample(longs, words, ledger)
-                interval = longs[S_SAMPLE_INTERVAL]
-                sample_next = (progress // interval + 1) * interval
 
     longs[L1I_ACCESSES] += fetches
     longs[STALL_CYCLES] += stalls
     longs[FRONTEND_STALL_CYCLES] += frontend_stalls
-    longs[S_SAMPLE_NEXT] = sample_next
     longs[S_PREVIOUS] = previous
     longs[S_FETCH_LINE] = last_line
     longs[S_FETCH_PAGE] = fetch_page
     longs[S_DATA_PAGE] = data_page
     add_static_events(longs, words, ledger)
-    return position
 
 
 @kernel

@@ -92,13 +92,9 @@ SCALARS = 32
     S_STATES,  # pipeline states known
     S_TRANSITIONS,  # transitions known
     S_TOUCHED,  # blocks with EXECUTIONS > 0
-    S_SAMPLE_BY,  # event that triggers samples; -1: no sampling
-    S_SAMPLE_INTERVAL,
-    S_SAMPLE_NEXT,
-    S_SAMPLES,  # rows written
     S_LOADS_UNTIL,  # cycle from which no value of a load that missed is pending
     S_LINES_UNTIL,  # cycle from which no miss is outstanding
-) = range(SCALARS, SCALARS + 19)
+) = range(SCALARS, SCALARS + 15)
 
 # ``longs``: one section of scalars per cache or TLB; the constant of a cache is the index of its section.
 (
@@ -146,8 +142,7 @@ STAMPS = DECAYS + MAX_STATES * MAX_DECAY  # ``longs``, to its end: when each lin
 
 
 class Ledger(NamedTuple):
-    """The arrays with which the kernels add up static events and record samples."""
+    """The arrays with which the kernels add up static events."""
 
     static: NDArray[np.uint8]  # (capacity of blocks, N_STATIC)
     touched: NDArray[np.uint32]  # (capacity of blocks,): the S_TOUCHED blocks with EXECUTIONS > 0
-    samples: NDArray[np.int64]  # (capacity, N_EVENTS), S_SAMPLES rows written

@@ -43,9 +43,20 @@ class PendingBuild:
     ended: Callable[[], bool] = bool
 
 
-def program_name(variant: str, layout: int) -> str:
-    """The name of a variant's program in messages; ``layout``: number of its code layout."""
-    name = "the plain program" if variant == BASELINE else variant
+@dataclass(frozen=True)
+class SecondRunOf:
+    """In place of a variant: the program that counts in its second run."""
+
+    variant: str
+
+    def __str__(self) -> str:
+        return f"{self.variant}, second run"
+
+
+def program_name(program: str | SecondRunOf, layout: int) -> str:
+    """The name of a program in messages; ``program``: a variant or its second run; ``layout``: number of its code
+    layout."""
+    name = "the plain program" if program == BASELINE else str(program)
     return f"{name}, code layout {layout + 1}" if layout else name
 
 

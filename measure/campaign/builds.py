@@ -13,13 +13,13 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from common.suggestions import nearest
 from common.yaml_document import YamlDocument
-from measure.campaign.build_notices import PendingBuild, no_outputs, numbered, program_name, waiting
+from measure.campaign.build_notices import PendingBuild, SecondRunOf, no_outputs, numbered, program_name, waiting
 from measure.campaign.campaign_model import EACH_RUN, Campaign, Program
 from measure.campaign.run_types import BASELINE, NULL_CONTROL
 from measure.console.worker_pool import end_now, ending_with_worker, worker_pool
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from measure.programs.catalogue import ProgramSpec
 
 _TOO_FEW_FOR_PROCESSES = 4
-SECOND_RUN = ", second run"
-"""Ending of the name of a variant's program that counts in a second run."""
+InLayout: TypeAlias = tuple[str | SecondRunOf, int]
+"""A program, of a variant or of its second run, and the number of its code layout."""
 SHIFTED_LAYOUTS = 16  # of a program that cannot be linked anew for each run
 
 
@@ -77,7 +77,8 @@ def shifted_layouts(campaign: Campaign) -> int:
 
 
 class Builds:
-    """The programs of one campaign; each is built on first use and kept in the cache of builds.
+    """The programs of one campaign, each of a variant or of its second run; each is built on first use and kept in the
+    cache of builds.
 
     ``begin`` is called before the first program is built that the cache does not have, with `lacks_library`.
     """
@@ -89,34 +90,34 @@ class Builds:
         self._campaign, self._document, self._notify, self._begin = campaign, document, notify, begin
         self._recipe = _recipe(campaign, document, clock_hz, notify)
         self._offsets = code_offsets(campaign)
-        self._metrics: dict[str, tuple[str, ...]] = {BASELINE: ()}
+        self._metrics: dict[str | SecondRunOf, tuple[str, ...]] = {BASELINE: ()}
         for variant, metrics in campaign.variant_sets().items():
             second = campaign.in_second_run(metrics)
             self._metrics[variant] = tuple(metric for metric in metrics if metric not in second)
             if second:
-                self._metrics[variant + SECOND_RUN] = second
+                self._metrics[SecondRunOf(variant)] = second
         self._metrics[NULL_CONTROL] = ()
-        self._made: dict[tuple[str, int], Build] = {}
+        self._made: dict[InLayout, Build] = {}
 
-    def __getitem__(self, wanted: tuple[str, int]) -> Build:
-        """The program of a variant in a layout. Raises as `make`."""
+    def __getitem__(self, wanted: InLayout) -> Build:
+        """A program in a layout. Raises as `make`."""
         if wanted not in self._made:
             self.make([wanted])
         return self._made[wanted]
 
-    def missing(self, wanted: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
-        """Those of ``wanted``, pairs of variant and layout, that are not in the cache."""
+    def missing(self, wanted: Sequence[InLayout]) -> list[InLayout]:
+        """Those of ``wanted`` that are not in the cache."""
         missing = []
-        for variant, layout in dict.fromkeys(wanted):
-            found = self._recipe_of(variant).find(self._specs(variant), self._offsets[layout])
+        for program, layout in dict.fromkeys(wanted):
+            found = self._recipe_of(program).find(self._specs(program), self._offsets[layout])
             if found is None:
-                missing.append((variant, layout))
+                missing.append((program, layout))
             else:
-                self._made[variant, layout] = found
+                self._made[program, layout] = found
         return missing
 
-    def make(self, wanted: Sequence[tuple[str, int]], workers: int | None = None) -> None:
-        """Build those of ``wanted``, pairs of variant and layout, that are not in the cache.
+    def make(self, wanted: Sequence[InLayout], workers: int | None = None) -> None:
+        """Build those of ``wanted`` that are not in the cache.
 
         Raises `CampaignError` for errors in the sources or a metric, `MeasureError` for errors of the compiler.
         """
@@ -129,40 +130,40 @@ class Builds:
 
         return isinstance(self._recipe, Recipe) and self._recipe.lacks_library
 
-    def compiled(self, wanted: tuple[str, int]) -> AbstractContextManager[CompiledProgram]:
-        """The program of a variant in a layout, of a list of sources, before its link."""
+    def compiled(self, wanted: InLayout) -> AbstractContextManager[CompiledProgram]:
+        """A program in a layout, of a list of sources, before its link."""
         from instrumenter.building.program_build import Recipe
 
         recipe, specs, offset = self._ordered(wanted)
         assert isinstance(recipe, Recipe)
         return recipe.compiled(specs, offset, self._notify)
 
-    def _specs(self, variant: str) -> dict[str, MetricSpec]:
-        specs = {metric: self._campaign.software_metrics[metric] for metric in self._metrics[variant]}
-        if variant.endswith(SECOND_RUN):  # the same program as for counters that are timed
+    def _specs(self, program: str | SecondRunOf) -> dict[str, MetricSpec]:
+        specs = {metric: self._campaign.software_metrics[metric] for metric in self._metrics[program]}
+        if isinstance(program, SecondRunOf):  # the same program as for counters that are timed
             return {metric: spec.model_copy(update={"method": "counter"}) for metric, spec in specs.items()}
         return specs
 
     def second_program(self, variant: str) -> Build | None:
         """The program that counts for ``variant`` in a second run, None without metrics for it. Raises as `make`."""
-        name = variant + SECOND_RUN
-        return self[name, 0] if name in self._metrics else None
+        program = SecondRunOf(variant)
+        return self[program, 0] if program in self._metrics else None
 
-    def _recipe_of(self, variant: str) -> Recipe | ProjectRecipe:
-        return self._recipe.with_null_control() if variant == NULL_CONTROL else self._recipe
+    def _recipe_of(self, program: str | SecondRunOf) -> Recipe | ProjectRecipe:
+        return self._recipe.with_null_control() if program == NULL_CONTROL else self._recipe
 
-    def _ordered(self, wanted: tuple[str, int]) -> tuple[Recipe | ProjectRecipe, dict[str, MetricSpec], int]:
-        variant, layout = wanted
-        return self._recipe_of(variant), self._specs(variant), self._offsets[layout]
+    def _ordered(self, wanted: InLayout) -> tuple[Recipe | ProjectRecipe, dict[str, MetricSpec], int]:
+        program, layout = wanted
+        return self._recipe_of(program), self._specs(program), self._offsets[layout]
 
-    def _outputs(self, wanted: tuple[str, int]) -> Callable[[], Sequence[Path]]:
+    def _outputs(self, wanted: InLayout) -> Callable[[], Sequence[Path]]:
         """Gives the files with what the build of a program prints; none of a list of sources."""
         from instrumenter.building.project import ProjectRecipe
 
         recipe, specs, offset = self._ordered(wanted)
         return partial(recipe.outputs, specs, offset) if isinstance(recipe, ProjectRecipe) else no_outputs
 
-    def _collect(self, wanted: tuple[str, int], build: Callable[[], Build]) -> None:
+    def _collect(self, wanted: InLayout, build: Callable[[], Build]) -> None:
         """Collect a built program; raise a failure in the campaign's terms, with file and line."""
         with self._failures():
             self._made[wanted] = build()
@@ -198,18 +199,28 @@ class Builds:
 
     def facts(self) -> dict[str, tuple[BuildFacts, ...]]:
         """For each variant, the facts of each layout that was built."""
-        found: dict[str, list[BuildFacts]] = {variant: [] for variant in self._metrics}
-        for (variant, _), build in sorted(self._made.items(), key=lambda item: item[0][1]):
-            found[variant].append(BuildFacts(build.key, build.static_instructions, build.warnings, build.notices))
-        optional = [variant for variant in found if variant == NULL_CONTROL or variant.endswith(SECOND_RUN)]
-        return {variant: tuple(facts) for variant, facts in found.items() if facts or variant not in optional}
+        found = {program: self._facts(program) for program in self._metrics if isinstance(program, str)}
+        return {variant: facts for variant, facts in found.items() if facts or variant != NULL_CONTROL}
+
+    def second_facts(self) -> dict[str, tuple[BuildFacts, ...]]:
+        """For each variant whose second run has a program that was built, the facts of it."""
+        programs = [program for program in self._metrics if isinstance(program, SecondRunOf)]
+        return {program.variant: facts for program in programs if (facts := self._facts(program))}
+
+    def _facts(self, wanted: str | SecondRunOf) -> tuple[BuildFacts, ...]:
+        """The facts of each layout of a program that was built."""
+        built = {layout: build for (program, layout), build in self._made.items() if program == wanted}
+        return tuple(
+            BuildFacts(build.key, build.static_instructions, build.warnings, build.notices)
+            for _, build in sorted(built.items())
+        )
 
 
-Wanted = Sequence[tuple[Builds, Sequence[tuple[str, int]]]]
+Wanted = Sequence[tuple[Builds, Sequence[InLayout]]]
 
 
 def make_all(wanted: Wanted, workers: int | None = None, pool: ProcessPoolExecutor | None = None) -> None:
-    """Build, for each `Builds` of ``wanted``, those pairs of variant and layout that are not in the cache: all of them
+    """Build, for each `Builds` of ``wanted``, those programs that are not in the cache: all of them
     in the processes of ``pool``, which the caller ends, or else in ``workers`` own ones (default: one a processor).
 
     Raises as `Builds.make`.
@@ -240,7 +251,7 @@ def make_all(wanted: Wanted, workers: int | None = None, pool: ProcessPoolExecut
     _build_in(pool, missing)
 
 
-def _build_here(missing: Sequence[tuple[Builds, tuple[str, int]]], count: int) -> None:
+def _build_here(missing: Sequence[tuple[Builds, InLayout]], count: int) -> None:
     """Build the first ``count`` of ``missing`` in this process, one after another.
 
     While the C library is not there, which another process may make, sources are compiled, and linked afterwards.
@@ -259,7 +270,7 @@ def _build_here(missing: Sequence[tuple[Builds, tuple[str, int]]], count: int) -
                 builds._collect(one, build)
 
 
-def _build_in(pool: ProcessPoolExecutor, missing: Sequence[tuple[Builds, tuple[str, int]]], built: int = 0) -> None:
+def _build_in(pool: ProcessPoolExecutor, missing: Sequence[tuple[Builds, InLayout]], built: int = 0) -> None:
     """Build all of ``missing`` in ``pool``; what has not begun when one fails is cancelled. ``built``: number of
     programs that were built before them."""
     futures: dict[int, Future[Build]] = {}  # by their number in ``missing``

@@ -17,7 +17,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from common.yaml_document import YamlDocument
-from measure.campaign.builds import SECOND_RUN, Builds, shifted_layouts
+from measure.campaign.build_notices import SecondRunOf
+from measure.campaign.builds import Builds, shifted_layouts
 from measure.campaign.campaign_model import Campaign
 from measure.campaign.comparing_time import comparing_seconds
 from measure.campaign.event_counts import CountedRun, count_campaign, print_counts, run_untimed
@@ -136,8 +137,8 @@ def estimate(campaign: Campaign, document: YamlDocument, console: Console, worke
     builds = Builds(campaign, document, config.clock_hz, lambda text: console.print(text, style="dim"))
     plain = _plain_plan(campaign, document, lambda text: console.print(text, style="dim"))
     missing = builds.missing([(variant, 0) for variant in variants])
-    counting = [variant + SECOND_RUN for variant, metrics in sets.items() if campaign.in_second_run(metrics)]
-    missing_counting = builds.missing([(variant, 0) for variant in counting])
+    counting = [SecondRunOf(variant) for variant, metrics in sets.items() if campaign.in_second_run(metrics)]
+    missing_counting = builds.missing([(program, 0) for program in counting])
     took = builds[BASELINE, 0].seconds
     build_seconds = took if (missing or missing_counting) and math.isfinite(took) else None
     first, second = sorted(plain.specs, key=lambda spec: spec.replicate)[:2]

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -19,20 +18,13 @@ FOLDER = "explain"
 FILE = "explain.json"
 
 
-def plan_digest(plan: Plan) -> str:
-    """Hash of the runs and levels that verdicts rest on, by which an explanation knows its campaign."""
-    campaign = plan.campaign
-    text = "\n".join([*sorted(plan.keys), str(campaign.delta), str(campaign.alpha_of_a_look)])
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
-
-
 def stored_findings(results: Path, plan: Plan) -> dict[str, tuple[Finding, ...]] | None:
     """Of each variant that was explained, why it is perturbed and what helps; None without an explanation of these
-    runs."""
+    runs, judged as they are now."""
     path = results / FOLDER / FILE
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
-        if stored["plan"] != plan_digest(plan):
+        if stored["plan"] != plan.history.design:
             return None
         return {name: _findings(name, one) for name, one in stored["variants"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):

@@ -16,7 +16,7 @@ def invalid_figures(plan: Plan, outcome: Outcome, controls: Controls | None) -> 
     if plan.campaign.host is not None:
         sentences += forks(outcome.runs)
         sentences += multiplexed(outcome.runs)
-    programs = [layouts[0] for layouts in plan.builds.values()]
+    programs = [layouts[0] for layouts in (*plan.builds.values(), *plan.second_builds.values())]
     sentences += dict.fromkeys(f"{notice}." for one in programs for notice in one.notices)
     sentences += dict.fromkeys(f"A counter may miss events: {warning}" for one in programs for warning in one.warnings)
     sentences += about_uneven_records(plan.campaign, outcome.runs)

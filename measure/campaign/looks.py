@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from measure.campaign.builds import BuildFacts
 from measure.campaign.campaign_model import Campaign
 from measure.errors import CampaignError
 
-_DESIGN = ("hardware_metrics", "delta", "alpha", "outer", "alignment", "seed", "looks", "controls")
+_JUDGED_BY = ("hardware_metrics", "delta", "alpha", "outer", "alignment", "seed", "looks", "controls")
 
 
 @dataclass(frozen=True)
@@ -84,15 +85,26 @@ class History:
         )
 
 
+def judging_design(campaign: Campaign) -> dict[str, Any]:
+    """How a campaign's runs are judged, as plain JSON data: what verdicts rest on beside the runs themselves and the
+    code that judges them. What is kept of verdicts has it in its key."""
+    values = campaign.model_dump(mode="json", include=set(_JUDGED_BY))
+    return {**values, "pairs": bool(campaign.pairs), "variants": campaign.variant_sets()}
+
+
 def design_of(campaign: Campaign, machine_text: str, keys: tuple[str, ...]) -> Look:
     """The design of a campaign whose runs have the content keys ``keys``, in the order of their execution."""
-    identity = {**_judged(campaign), "machine": machine_text, "runs": list(keys)}
+    identity = {**judging_design(campaign), "machine": machine_text, "runs": list(keys)}
     return Look(_digest(identity), campaign.baselines, campaign.replicates)
 
 
-def first_look(campaign: Campaign, machine_text: str, keys: tuple[str, ...], builds: Mapping[str, Any]) -> History:
-    """The history of a campaign that was not run in this directory before. ``builds``: facts by variant."""
-    kind = _digest({**_judged(campaign), "machine": machine_text, "builds": _plain(builds), "noise": _noise(campaign)})
+def first_look(
+    campaign: Campaign, machine_text: str, keys: tuple[str, ...], *builds: Mapping[str, Sequence[BuildFacts]]
+) -> History:
+    """The history of a campaign that was not run in this directory before. ``builds``: facts of programs by variant."""
+    kind = _digest(
+        {**judging_design(campaign), "machine": machine_text, "builds": _build_keys(builds), "noise": _noise(campaign)}
+    )
     return History(kind, (design_of(campaign, machine_text, keys),))
 
 
@@ -143,18 +155,18 @@ def load_history(path: Path) -> History | None:
         ) from None
 
 
-def _judged(campaign: Campaign) -> dict[str, Any]:
-    values = campaign.model_dump(mode="json", include=set(_DESIGN))
-    return {**values, "pairs": bool(campaign.pairs), "variants": campaign.variant_sets()}
-
-
 def _noise(campaign: Campaign) -> dict[str, Any]:
     sampling = campaign.sampling.model_dump(mode="json")
     return {"noise": campaign.noise.model_dump(mode="json"), "sampling": sampling, "args": list(campaign.program.args)}
 
 
-def _plain(builds: Mapping[str, Any]) -> dict[str, Any]:
-    return {variant: [asdict(facts)["key"] for facts in layouts[:1]] for variant, layouts in builds.items()}
+def _build_keys(builds: Iterable[Mapping[str, Sequence[BuildFacts]]]) -> dict[str, list[str]]:
+    """For each variant, the keys of its programs in the first of their layouts."""
+    found: dict[str, list[str]] = {}
+    for programs in builds:
+        for variant, layouts in programs.items():
+            found.setdefault(variant, []).extend(facts.key for facts in layouts[:1])
+    return found
 
 
 def _digest(identity: Mapping[str, Any]) -> str:

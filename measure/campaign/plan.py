@@ -11,7 +11,7 @@ import json
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
@@ -42,7 +42,7 @@ class Plan:
 
     ``keys``: `content_keys` of the specs; ``builds``: by variant, one per code layout in use; ``campaign_file``: path
     of the campaign file; ``history``: its design and the looks at its results; ``settings``: changes of the file's
-    values by ``--set``, each ``KEY=VALUE``.
+    values by ``--set``, each ``KEY=VALUE``; ``second_builds``: programs that count in second runs, by variant.
     """
 
     campaign: Campaign
@@ -54,6 +54,7 @@ class Plan:
     campaign_file: str
     history: History
     settings: tuple[str, ...]
+    second_builds: dict[str, tuple[BuildFacts, ...]] = field(default_factory=dict)
 
     @property
     def campaign_words(self) -> str:
@@ -193,10 +194,10 @@ def make_plan(
     specs += _noise_runs(specs, campaign.variance_runs)
     ordered = interleaved(specs, campaign.seed)
     keys = content_keys(ordered)
-    facts = builds.facts()
-    history = first_look(campaign, machine_text, keys, facts)
+    facts, second_facts = builds.facts(), builds.second_facts()
+    history = first_look(campaign, machine_text, keys, facts, second_facts)
     path = str(document.path.resolve())
-    return Plan(campaign, machine_text, clock_hz, ordered, keys, facts, path, history, document.settings)
+    return Plan(campaign, machine_text, clock_hz, ordered, keys, facts, path, history, document.settings, second_facts)
 
 
 def _noise_runs(specs: Sequence[RunSpec], count: int) -> list[RunSpec]:

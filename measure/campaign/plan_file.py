@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -33,7 +35,8 @@ def save_plan(plan: Plan, directory: Path) -> None:
             "machine_text": plan.machine_text,
             "clock_hz": plan.clock_hz,
             "runs": [{"key": key, "spec": asdict(spec)} for key, spec in zip(plan.keys, plan.specs, strict=True)],
-            "builds": {variant: [asdict(one) for one in layouts] for variant, layouts in plan.builds.items()},
+            "builds": _builds_as_json(plan.builds),
+            "second_builds": _builds_as_json(plan.second_builds),
         },
         indent=1,
     )
@@ -68,19 +71,28 @@ def load_plan(directory: Path) -> Plan:
             saved["clock_hz"],
             tuple(RunSpec.from_json(run["spec"]) for run in saved["runs"]),
             tuple(run["key"] for run in saved["runs"]),
-            {
-                variant: tuple(
-                    BuildFacts(one["key"], one["static_instructions"], tuple(one["warnings"]), tuple(one["notices"]))
-                    for one in layouts
-                )
-                for variant, layouts in saved["builds"].items()
-            },
+            _builds_from_json(saved["builds"]),
             saved["campaign_file"],
             History.from_json(saved["history"]),
             tuple(saved["settings"]),
+            _builds_from_json(saved["second_builds"]),
         )
     except (ValueError, KeyError, TypeError, ValidationError) as error:
         raise CampaignError(
             f"{path} is damaged ({type(error).__name__}); delete it and give the campaign file instead: "
             "`measure report CAMPAIGN.yaml --out DIR`, which does not know of earlier looks at the results"
         ) from None
+
+
+def _builds_as_json(builds: Mapping[str, Sequence[BuildFacts]]) -> dict[str, Any]:
+    return {variant: [asdict(one) for one in layouts] for variant, layouts in builds.items()}
+
+
+def _builds_from_json(saved: Mapping[str, Any]) -> dict[str, tuple[BuildFacts, ...]]:
+    return {
+        variant: tuple(
+            BuildFacts(one["key"], one["static_instructions"], tuple(one["warnings"]), tuple(one["notices"]))
+            for one in layouts
+        )
+        for variant, layouts in saved.items()
+    }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import platform
 
+from measure.campaign.build_notices import SecondRunOf
+from measure.campaign.builds import BuildFacts
 from measure.campaign.campaign_model import EACH_RUN
 from measure.campaign.executor import Outcome
 from measure.campaign.plan import Plan
@@ -40,7 +42,7 @@ def provenance_of(plan: Plan, outcome: Outcome) -> tuple[tuple[str, str], ...]:
         ("noise", ", ".join(f"{key}={value}" for key, value in campaign.noise.model_dump().items())),
         ("code layouts", _layouts(plan)),
         ("spread of z", components(outcome.runs, campaign.hardware_metrics, bool(campaign.pairs)).text),
-        ("builds", ", ".join(f"{variant} {layouts[0].key[:12]}" for variant, layouts in plan.builds.items())),
+        ("builds", ", ".join(f"{program} {layouts[0].key[:12]}" for program, layouts in _programs(plan))),
         ("runs", f"{len(outcome.runs)} ({outcome.reused} from before, {len(outcome.failures)} failed)"),
         _work_done(plan, outcome),
         ("delta, alpha", f"{campaign.delta}, {campaign.alpha_of_a_look:g}"),
@@ -50,6 +52,11 @@ def provenance_of(plan: Plan, outcome: Outcome) -> tuple[tuple[str, str], ...]:
         ),
         ("host", f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"),
     )
+
+
+def _programs(plan: Plan) -> list[tuple[str | SecondRunOf, tuple[BuildFacts, ...]]]:
+    """The programs of variants and of their second runs, each with its layouts."""
+    return [*plan.builds.items(), *((SecondRunOf(variant), found) for variant, found in plan.second_builds.items())]
 
 
 def _layouts(plan: Plan) -> str:

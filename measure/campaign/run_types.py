@@ -206,21 +206,6 @@ class RunSpec:
         fields = asdict(self) | {"schema": SCHEMA_VERSION}
         for key in ("binary", "variant", "machine_name", "seldom"):
             del fields[key]
-        for key in (
-            "probes",
-            "extra_columns",
-            "layout_seed",
-            "intervention",
-            "redrawn",
-            "unread",
-            "sampled",
-            "limit_seconds",
-            "exit_status",
-            "second_run",
-            "program_name",
-        ):
-            if fields[key] == self.__dataclass_fields__[key].default:  # keeps keys of runs from before it was added
-                del fields[key]
         if self.second_run is not None:
             del fields["second_run"]["binary"]
         return fields

@@ -117,6 +117,7 @@ class DaskWorkers(Workers):
         self._packer = Packer()
         self._admitted: set[str] = set()
         self._refused: set[str] = set()
+        self._told_errors: set[type[Exception]] = set()  # of looks at the cluster
         self._had_none = False  # whether there was no worker that takes runs, since one was admitted
         self._lost_looks: dict[RunFuture, int] = {}  # in a row, by run that is at no worker
         self._waiting: list[RunFuture] = []  # not yet at the scheduler
@@ -288,16 +289,26 @@ class DaskWorkers(Workers):
         without_since = time.monotonic()
         told = False
         while not self._closed.wait(_LOOK_SECONDS):
-            # Workers and the scheduler may go at any moment, for which Dask has many errors; the next look comes soon.
-            with contextlib.suppress(Exception):
-                self._admit()
-            with contextlib.suppress(Exception):
-                self._find_lost()
+            for look in (self._admit, self._find_lost):
+                try:
+                    look()
+                except Exception as error:
+                    self._tell_once(error)
             if self._admitted or not self._is_alive():
                 without_since, told = time.monotonic(), False
             elif not told and time.monotonic() - without_since > _NO_WORKER_SECONDS:
                 told = True
                 self._notify("The cluster has no usable worker: runs wait until there is one")
+
+    def _tell_once(self, error: Exception) -> None:
+        """Tell of an error of a look at the cluster, if it is the first of its type: the next look comes soon.
+
+        Workers and the scheduler may go at any moment, for which Dask has many errors, with addresses in them. But an
+        error that stays would let a campaign wait in silence.
+        """
+        if type(error) not in self._told_errors and self._is_alive() and not self._closed.is_set():
+            self._told_errors.add(type(error))
+            self._notify(f"A look at the cluster's workers failed, and is repeated: {type(error).__name__}: {error}")
 
     def _admit(self) -> None:
         """Ask new workers for their identity, send the files so far to those that are used, and let them take runs."""

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from measure.campaign.campaign_file import load_campaign
 from measure.campaign.executor import Workers
-from measure.campaign.explained import FILE, FOLDER, plan_digest
+from measure.campaign.explained import FILE, FOLDER
 from measure.campaign.machine_kind import check_emulated
 from measure.campaign.plan import Plan
 from measure.campaign.store import Store
@@ -99,5 +99,5 @@ def _write(found: Explained, plan: Plan, directory: Path) -> None:
     for one in found.explanations:
         if one.remedies and one.remedies[0].campaign:
             write_remedy(campaign, one.variant, one.remedies[0], directory / f"{one.variant}.yaml")
-    write_result(directory / FILE, as_json(found.explanations, found.fine, plan_digest(plan)))
+    write_result(directory / FILE, as_json(found.explanations, found.fine, plan.history.design))
     write_text_atomically(directory / "explain.html", render_page(campaign.name, found.explanations, found.fine))

@@ -27,7 +27,7 @@ def as_json(explanations: Sequence[Explanation], fine: Mapping[str, str], plan: 
     """The content of explain.json; numbers that are not known are null.
 
     ``cycles_percent`` of a remedy that takes several runs, each with some of the metrics, is that of the costliest one.
-    ``plan``: hash of the explained runs."""
+    ``plan``: hash of the design of the explained campaign."""
     return {
         "format": SCHEMA,
         "schema": SCHEMA,

@@ -127,7 +127,7 @@ def without_unreliable(
         return ""
 
     pairs = [
-        replace(pair, verdict="not assessable", note=why) if (why := why_unknown(pair)) else pair
+        replace(pair, verdict="not assessable", reasons=(why,)) if (why := why_unknown(pair)) else pair
         for pair in found.pairs
     ]
     known = [pair.p_adjusted for pair in pairs if pair.verdict != "not assessable"]

@@ -17,12 +17,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, zip_longest
+from pathlib import Path
 from typing import Any, TypeVar
 
 from common.listed_names import listed
+from common.source_digest import source_digest
 from common.yaml_document import YamlDocument
 from measure.campaign.campaign_model import Campaign
 from measure.campaign.executor import Outcome, Workers, execute_plan
+from measure.campaign.looks import judging_design
 from measure.campaign.outlying_runs import outlying_of_groups
 from measure.campaign.plan import make_plan
 from measure.campaign.run_types import BASELINE, Run, RunSpec
@@ -40,7 +43,15 @@ FIRST_REPLICATES = 3
 _GROUP = re.compile(r"group-[0-9a-f]{12}")  # the name of a group's variant
 _MOST_NAMES = 3  # of metrics in a message
 SEED_STEP = 1_000_003  # between the seeds of a search and of its validations
-ORACLE_VERSION = 5
+_MEASURE = Path(__file__).parents[1]
+JUDGING_SOURCES = tuple(
+    _MEASURE / place
+    for place in (
+        "alignment", "perturbation", "stats", "campaign/outlying_runs.py", "partitioning/oracle.py",
+        "partitioning/group_verdicts.py", "partitioning/search_types.py",
+    )
+)  # fmt: skip
+"""The files and folders of sources that make verdicts of runs."""
 
 T = TypeVar("T")
 OPEN = ("changed", "inconclusive")
@@ -140,21 +151,18 @@ class CampaignOracle:
         return [spec.model_dump(mode="json") for spec in self._campaign.software_metrics.values()]
 
     def context(self) -> str:
-        """Hash of everything but the group that verdicts depend on: program, machine, noise, seeds, levels."""
+        """Hash of everything but the group that verdicts depend on: program, machine, noise, seeds, levels, and the
+        code that judges."""
         campaign = self._campaign
         return digest(
             {
-                "version": ORACLE_VERSION,
+                "sources": source_digest(JUDGING_SOURCES),
                 "baselines": sorted(key for _, key in self._baseline_plan),
                 "placement": campaign.placement,
                 "volatile": campaign.volatile,
-                "delta": campaign.delta,
-                "alpha": campaign.alpha,
-                "outer": campaign.outer,
-                "seed": campaign.seed,
+                "judged": judging_design(self._collecting({}, campaign.replicates)),
                 "looks": self.settings.looks,
                 "accept": self.settings.accept,
-                "limit": campaign.limits.instructions,
             }
         )
 
@@ -220,8 +228,8 @@ class CampaignOracle:
 
     # -- measuring ---------------------------------------------------------------------------------------------
 
-    def _plan(self, variants: Mapping[str, tuple[str, ...]], replicates: int) -> list[tuple[RunSpec, str]]:
-        """The runs of baselines and ``variants`` with their keys."""
+    def _collecting(self, variants: Mapping[str, tuple[str, ...]], replicates: int) -> Campaign:
+        """The campaign with ``variants`` in place of its own."""
         changes: dict[str, Any] = {
             "variants": dict(variants),
             "cumulative": None,
@@ -232,8 +240,13 @@ class CampaignOracle:
         }
         if not variants:  # without variants a plan would have one with all software metrics
             changes["software_metrics"] = {}
-        campaign = self._campaign.model_copy(update=changes)
-        plan = make_plan(campaign, self._document, self._notify, self._target, self._begin)
+        return self._campaign.model_copy(update=changes)
+
+    def _plan(self, variants: Mapping[str, tuple[str, ...]], replicates: int) -> list[tuple[RunSpec, str]]:
+        """The runs of baselines and ``variants`` with their keys."""
+        plan = make_plan(
+            self._collecting(variants, replicates), self._document, self._notify, self._target, self._begin
+        )
         return list(zip(plan.specs, plan.keys, strict=True))
 
     def _execute(self, specs: Sequence[RunSpec]) -> Outcome:

@@ -62,8 +62,8 @@ class Pair:
     change in standard errors; ``p_adjusted``: familywise over all pairs (max-T); ``q_value``: false discovery rate
     over pairs (Benjamini-Hochberg); ``p_spread``: familywise, that runs scatter no more than baselines;
     ``detectable_dz``: the change that is called perturbed with 80% probability by such a campaign (inner only);
-    ``verdict``: on this pair; ``note``: why values are undefined, which are nan then, or why the pair cannot be
-    assessed.
+    ``verdict``: on this pair; ``reasons``: why the pair cannot be assessed, and why values are undefined, which are
+    nan then.
     """
 
     a: str
@@ -83,7 +83,12 @@ class Pair:
     p_spread: float
     detectable_dz: float
     verdict: Verdict
-    note: str = ""
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def note(self) -> str:
+        """The `reasons` in a line."""
+        return "; ".join(self.reasons)
 
     @property
     def name(self) -> str:
@@ -143,9 +148,12 @@ class Perturbation:
         return tuple(one.text for one in self.said)
 
     def as_fields(self) -> dict[str, Any]:
-        """The fields by name, of the pairs as well, with the findings as sentences."""
+        """The fields by name, of the pairs as well, with the findings as sentences and reasons in a line."""
         fields = asdict(self)
         del fields["said"]
+        for pair, found in zip(self.pairs, fields["pairs"], strict=True):
+            del found["reasons"]
+            found["note"] = pair.note
         return fields | {"findings": list(self.findings)}
 
     @property

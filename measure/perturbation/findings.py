@@ -227,7 +227,7 @@ def _not_assessable(result: Perturbation) -> list[str]:
     unknown = result.of("not assessable")
     if not unknown:
         return []
-    reasons = Counter(reason for pair in unknown for reason in pair.note.split("; ") if reason)
+    reasons = Counter(reason for pair in unknown for reason in pair.reasons)
     shown = "; ".join(reason for reason, _ in reasons.most_common(SHOWN_PAIRS))
     more = " and other reasons, given with the pairs" if len(reasons) > SHOWN_PAIRS else ""
     return [

@@ -143,7 +143,6 @@ def inner_evidence(
         identical=len(baseline) > 1 and _identical(rho[: len(baseline)]),
         n_references=0,
         not_assessable=_not_assessable(tied, couples, at_ceiling),
-        notes=[""] * len(couples),
         findings=_findings(metrics, concerned, baseline, runs),
         spread_unknown=at_ceiling > MOST_AT_CEILING,
         paired=paired,
@@ -184,7 +183,7 @@ def _identical(rho: NDArray[np.float64]) -> bool:
 
 def _not_assessable(
     tied: Sequence[str], couples: Sequence[tuple[int, int]], at_ceiling: NDArray[np.float64]
-) -> list[str]:
+) -> list[tuple[str, ...]]:
     """For each pair why an absence of change cannot be shown: tied metrics, or correlations at the ceiling."""
     reasons = []
     for (i, j), share in zip(couples, at_ceiling.tolist(), strict=True):
@@ -194,7 +193,7 @@ def _not_assessable(
                 f"rho is at the ceiling of {RHO_CEILING:g} in {share:.0%} of baselines or of runs, where changes and "
                 "spread count as none"
             )
-        reasons.append("; ".join(found))
+        reasons.append(tuple(found))
     return reasons
 
 

@@ -44,9 +44,9 @@ class Evidence:
     ``statistics``: ``(k, P)`` for each labelling, None: those of ``baseline_z`` and ``run_z``. ``losses_only``: a
     rise is no perturbation. ``interval_scale``: factor by which the baselines' spread in ``baseline_z`` is too small.
     ``identical``: the baselines do not differ at all, so that changes cannot be related to noise. ``not_assessable``:
-    for each pair why an absence of change cannot be shown, "" if it can. ``notes``: P remarks. ``findings``: the
-    caller's findings, to be added to the result's. ``spread_unknown``: ``(P,)`` whether z is cut off in so many
-    baselines or runs that their spread is not known. ``paired``: B = R, and run i belongs to baseline i.
+    for each pair the reasons why an absence of change cannot be shown, () if it can. ``findings``: the caller's
+    findings, to be added to the result's. ``spread_unknown``: ``(P,)`` whether z is cut off in so many baselines or
+    runs that their spread is not known. ``paired``: B = R, and run i belongs to baseline i.
     """
 
     kind: Kind
@@ -60,8 +60,7 @@ class Evidence:
     interval_scale: float
     identical: bool
     n_references: int
-    not_assessable: Sequence[str]
-    notes: Sequence[str]
+    not_assessable: Sequence[tuple[str, ...]]
     findings: Sequence[str]
     spread_unknown: NDArray[np.bool_]
     paired: bool = False
@@ -260,7 +259,7 @@ def _pair(evidence: Evidence, p: int, estimate: Difference, rate: float) -> Pair
         p_spread=nan,
         detectable_dz=nan,
         verdict="inconclusive",
-        note="; ".join(filter(None, (evidence.not_assessable[p], evidence.notes[p], undefined))),
+        reasons=tuple(filter(None, (*evidence.not_assessable[p], undefined))),
     )
 
 

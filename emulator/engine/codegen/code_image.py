@@ -29,7 +29,6 @@ from emulator.engine.codegen.object_file import (
     ObjectFile,
 )
 
-FORMAT = 3  # version of what `CodeImage.packed` writes
 _ALIGNMENT = 64
 _JUMP = b"\xff\x25"  # jmp *[rip + 32 bits]
 _VIA_GOT = (R_GOTPCREL, R_GOTPCRELX, R_REX_GOTPCRELX)

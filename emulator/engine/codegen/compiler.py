@@ -1,8 +1,8 @@
 """The compiler: IR text in, addresses of host functions out, by LLVM or from the cache on disk.
 
-Code images are kept under the user's cache directory, named by a hash of the IR text, the host's processor and the
-version of LLVM, so a later process with the same text compiles nothing, and does not even load LLVM. A damaged file is
-replaced.
+Code images are kept under the user's cache directory, named by a hash of the IR text, of how it is optimised, of the
+host's processor, and of LLVM's version and the sources that turn text into images. So a later process with the same
+text compiles nothing, and does not even load LLVM. A damaged file is replaced.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ from pathlib import Path
 import llvmlite
 
 from common.file_cache import checked_or_made, object_path
-from emulator.engine.codegen.code_image import FORMAT, CodeImage, LoadedCode, linked, unpacked
+from common.source_digest import kept_source_digest
+from emulator.engine.codegen.code_image import CodeImage, LoadedCode, linked, unpacked
 
 _NOTHING: dict[str, int] = {}
 _LLVM = "emulator.engine.codegen.llvm"
+_SOURCES = tuple(Path(__file__).with_name(name) for name in ("llvm.py", "object_file.py", "code_image.py"))
 
 
 class Compiler:
@@ -29,8 +31,8 @@ class Compiler:
 
     @functools.cached_property
     def host(self) -> str:
-        """What kept code depends on beside the IR, as text: processor, version of LLVM, file format."""
-        return f"{_processor()}\0{llvmlite.__version__}\0{FORMAT}"
+        """What kept code depends on beside the IR, as text: processor, version of LLVM, the passes, the linker."""
+        return f"{_processor()}\0{llvmlite.__version__}\0{kept_source_digest(_SOURCES)}"
 
     def path_of(self, key: str) -> Path:
         """The cache file of the code whose text has the name ``key``."""
@@ -42,15 +44,13 @@ class Compiler:
         names: Sequence[str],
         key: str | None = None,
         known: Mapping[str, int] = _NOTHING,
-        *,
-        is_kernel: bool = False,
     ) -> dict[str, int]:
         """Compile and load a module; the host addresses of ``names``.
 
         ``key``: a name for the text. With it, ``text`` may be a function, which is called only if the code is not on
-        disk; ``known``: addresses of the symbols that it refers to; ``is_kernel``: see `image`.
+        disk; ``known``: addresses of the symbols that it refers to.
         """
-        return self.load([self.image(text, key, is_kernel=is_kernel)], names, known)
+        return self.load([self.image(text, key)], names, known)
 
     def image(
         self,
@@ -61,8 +61,7 @@ class Compiler:
         is_kernel: bool = False,
     ) -> CodeImage:
         """The code of IR ``text``, from disk or from LLVM. ``keep``: read it from disk and write it to disk.
-        ``is_kernel``: optimise it as a kernel. The cache name does not contain this flag, so a translation must never
-        have the same text.
+        ``is_kernel``: optimise it as a kernel.
         """
         if key is None:
             key = text = text if isinstance(text, str) else text()
@@ -70,7 +69,8 @@ class Compiler:
         def made() -> CodeImage:
             return linked(self.object(text if isinstance(text, str) else text(), is_kernel=is_kernel))
 
-        return unpacked(checked_or_made(self.path_of(key), lambda: made().packed())) if keep else made()
+        name = f"kernel\0{key}" if is_kernel else key
+        return unpacked(checked_or_made(self.path_of(name), lambda: made().packed())) if keep else made()
 
     @property
     def has_llvm(self) -> bool:

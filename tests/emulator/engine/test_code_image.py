@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
+from emulator.engine.codegen import compiler as compiler_module
 from emulator.engine.codegen.code_image import CodeImage, LoadedCode, linked, unpacked
 from emulator.engine.codegen.compiler import Compiler
+from tests.test_layers import MODULES, imports
 
 TEXT = """
 @table = internal constant [4 x i64] [i64 11, i64 22, i64 33, i64 44]
@@ -149,6 +151,33 @@ def test_threads_compile_at_once() -> None:
     for thread in threads:
         thread.join()
     assert found == {n: n for n in range(8)}
+
+
+def test_kept_code_is_of_the_same_optimisation_and_sources(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    compiling, made = Compiler.object, []
+
+    def compiled(compiler: Compiler, text: str, *, is_kernel: bool) -> bytes:
+        made.append((compiler.host[-1], is_kernel))
+        return compiling(compiler, text, is_kernel=is_kernel)
+
+    monkeypatch.setattr(Compiler, "object", compiled)
+    for sources in ("1", "2"):
+        monkeypatch.setattr(compiler_module, "kept_source_digest", lambda paths, sources=sources: sources)
+        for is_kernel in (False, True, False, True):
+            Compiler().image("define i64 @f() {\n ret i64 42\n}", is_kernel=is_kernel)
+    assert made == [("1", False), ("1", True), ("2", False), ("2", True)]
+
+
+def test_the_sources_of_kept_code_are_all_that_makes_it_of_its_text() -> None:
+    """`Compiler.object` imports LLVM's bindings when it is called; the other modules say what they import."""
+    folder = "emulator.engine.codegen."
+    wanted, found = [f"{folder}llvm", f"{folder}code_image"], set()
+    while wanted:
+        module = wanted.pop()
+        found.add(MODULES[module])
+        wanted += [name for name in imports(MODULES[module]) if name.startswith(folder) and MODULES[name] not in found]
+    assert found == set(compiler_module._SOURCES)
 
 
 def test_what_is_kept_needs_no_llvm(tmp_path: Path) -> None:

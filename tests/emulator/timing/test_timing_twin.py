@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -63,25 +62,3 @@ def test_core_equals_its_twin_however_the_record_is_cut(data: st.DataObject) -> 
             core._longs[layout.S_TRANSITIONS] = layout.MAX_TRANSITIONS - 1
         start = cut
     assert events_of(core) == expected_events(naive, executions)
-
-
-@SLOW
-@given(st.data(), st.sampled_from([Event.CYCLES, Event.INSTRUCTIONS]), st.integers(1, 60))
-def test_samples_are_the_counters_at_the_first_block_past_each_multiple(
-    data: st.DataObject, event: Event, interval: int
-) -> None:
-    config: MachineConfig = data.draw(machines())
-    facts: BlockFacts = data.draw(programs())
-    executions: list[Execution] = data.draw(records(facts))
-    sampled = InOrderCore(config, sample_every=(event, interval))
-    sampled.consume(facts, stream_of(executions))
-    stepped = InOrderCore(config)
-    rows = []
-    for execution in executions:
-        before = int(stepped.counters[event])
-        stepped.consume(facts, stream_of([execution]))
-        if stepped.counters[event] // interval > before // interval:
-            rows.append(stepped.snapshot())
-    assert len(sampled.samples) == len(rows)
-    # How a block ends is counted with the next one, so rows agree in all that a block itself decides.
-    assert np.array_equal(sampled.samples, np.array(rows).reshape(-1, len(Event)))

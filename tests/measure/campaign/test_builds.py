@@ -47,6 +47,21 @@ def builds_of(path: Path) -> Builds:
     return Builds(campaign, document, 100_000_000, lambda message: None)
 
 
+def test_a_variant_may_be_called_as_the_second_run_of_another_is_in_messages(campaign_file: Path) -> None:
+    with campaign_file.open("a") as file:
+        file.write('variants: {all: [f0, f1], "all, second run": [f2]}\n')
+    campaign, document = load_campaign(campaign_file, ["cumulative=null", "software_metrics.f0.method=second_run"])
+    builds = Builds(campaign, document, 100_000_000, lambda message: None)
+    measured, counting, other = builds["all", 0], builds.second_program("all"), builds["all, second run", 0]
+    assert counting is not None
+    assert [list(build.counters) for build in (measured, counting, other)] == [["f1"], ["f0"], ["f2"]]
+    assert builds.second_program("all, second run") is None
+    assert {name: [one.key for one in found] for name, found in builds.facts().items()} == {
+        BASELINE: [], "all": [measured.key], "all, second run": [other.key]
+    }  # fmt: skip
+    assert [one.key for one in builds.second_facts()["all"]] == [counting.key]
+
+
 def test_only_what_is_asked_for_is_built_and_in_several_processes(campaign_file: Path) -> None:
     builds = builds_of(campaign_file)
     wanted = [(BASELINE, 0), *[(f"order1-{n}", n % 2) for n in range(1, 6)]]

@@ -21,7 +21,7 @@ def plan(**programs: tuple[tuple[str, ...], tuple[str, ...]]) -> Any:
     """A plan whose programs have these warnings and notices, by variant."""
     builds = {variant: (BuildFacts("key", 100, *told),) for variant, told in programs.items()}
     sampling = Sampling.model_validate({"every": "1000 cycles"})
-    return SimpleNamespace(campaign=SimpleNamespace(host=None, sampling=sampling), builds=builds)
+    return SimpleNamespace(campaign=SimpleNamespace(host=None, sampling=sampling), builds=builds, second_builds={})
 
 
 def test_a_program_on_one_thread_instead_of_many_is_told_once_and_first() -> None:

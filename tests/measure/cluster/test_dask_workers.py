@@ -136,6 +136,24 @@ def test_runs_that_no_worker_has_are_submitted_anew(client: object, monkeypatch:
         assert isinstance(future.result(timeout=60), Run)
 
 
+def test_an_error_of_a_look_at_the_workers_is_told_once(client: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mistake in the watcher let a campaign wait in silence."""
+    monkeypatch.setattr(dask_workers, "_LOOK_SECONDS", 0.01)
+    told: list[str] = []
+    looks = threading.Semaphore(0)
+
+    def look() -> None:
+        looks.release()
+        raise TypeError("no such worker")
+
+    with connect(client, told.append) as cluster:  # type: ignore[arg-type]
+        monkeypatch.setattr(cluster, "_find_lost", look)
+        for _ in range(5):
+            assert looks.acquire(timeout=60)
+        assert isinstance(cluster.submit(fake_specs(1)[0]).result(timeout=60), Run)
+    assert told == ["A look at the cluster's workers failed, and is repeated: TypeError: no such worker"]
+
+
 class DaskProcesses:
     """Worker processes of a scheduler, without a nanny: what dies is replaced as a batch system would."""
 

@@ -12,7 +12,6 @@ from rich.console import Console
 
 from measure.campaign import run_command
 from measure.campaign.campaign_file import load_campaign
-from measure.campaign.explained import plan_digest
 from measure.campaign.plan import make_plan
 from measure.campaign.run_command import make_campaign, read_campaign
 from measure.campaign.run_types import BASELINE
@@ -94,7 +93,7 @@ def test_the_report_says_why_and_what_to_do(
     assert again.data.findings == finished.data.findings
     assert told[0] in json.loads((out / "summary.json").read_text())["findings"]
     stale = json.loads((out / "explain" / "explain.json").read_text())
-    assert stale["plan"] == plan_digest(again.result.plan)
+    assert stale["plan"] == again.result.plan.history.design
     stale["plan"] = "another"
     (out / "explain" / "explain.json").write_text(json.dumps(stale))
     assert not any("of the change comes" in one for one in read_campaign(out, None, console).data.findings)

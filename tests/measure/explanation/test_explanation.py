@@ -7,6 +7,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -91,20 +92,18 @@ def test_a_remedy_that_further_runs_do_not_confirm_is_no_remedy() -> None:
     assert "(inconclusive in 10 further pairs," in sentences(replace(one, remedies=(failed,)))[-1]
 
 
-def test_a_report_gets_the_sentences_with_the_remedy_that_helps_marked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_report_gets_the_sentences_with_the_remedy_that_helps_marked(tmp_path: Path) -> None:
     """The report found the remedy by the words of its sentence."""
-    monkeypatch.setattr(explained, "plan_digest", lambda plan: plan)
     (tmp_path / "explain").mkdir()
     one = explanation()
     (best, *others) = one.remedies
+    plan = SimpleNamespace(history=SimpleNamespace(design="now"))
     in_file = replace(one, remedies=(replace(best, campaign={"name": "b"}), *others))
     failed = replace(one, remedies=(replace(best, verdict="inconclusive"),))
 
     def stored(one: Explanation, results: str = "") -> list[tuple[str, str]]:
         (tmp_path / "explain" / "explain.json").write_text(json.dumps(as_json([one], {}, "now")))
-        found = explained.stored_findings(tmp_path, "now")  # type: ignore[arg-type]
+        found = explained.stored_findings(tmp_path, plan)  # type: ignore[arg-type]
         assert found is not None
         return [(finding.kind, finding.text_in(results)) for finding in found["heavy"]]
 

@@ -99,11 +99,9 @@ def test_the_truth_between_two_runs() -> None:
     assert set(alignment_error(baseline, [without], algorithms=["none"], curve=curve)["truth"]) == {"estimate"}
 
 
-def test_specs_and_traces_without_probes_are_what_they_were() -> None:
+def test_probes_are_columns_behind_the_others() -> None:
     bare = replace(SPEC, probes=())
-    assert "probes" not in bare.identity()
     assert bare.metrics == ("A", "B")
-    assert SPEC.identity()["probes"] == ((PROGRESS, (4096,), ()),)
     assert SPEC.metrics == ("A", "B", "probe:progress", "before:progress")
     run = run_of(np.array([0, 3, 9]), np.array([0, 30, 90]))
     assert run.trace.values[:, 2:].tolist() == [[3, 0], [6, 3]]

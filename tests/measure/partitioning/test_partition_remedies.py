@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from measure.campaign.campaign_file import load_campaign
-from measure.campaign.explained import plan_digest
+from measure.campaign.explained import stored_findings
 from measure.campaign.plan import make_plan
 from measure.campaign.plan_file import save_plan
 from measure.partitioning.command import _remedies
@@ -31,7 +31,12 @@ def test_the_remedies_are_those_that_the_explanation_of_the_campaign_names(
     assert _remedies(campaign) is None
     remedy = {"sentence": 1, "in_results": f"Best: a; `measure run {RESULTS}/explain/all.yaml` runs it."}
     told = {"all": {"sentences": ["Why.", "Best remedy: a."], "remedy": remedy}, "b": {"sentences": ["Why."]}}
-    (results / "explain" / "explain.json").write_text(json.dumps({"plan": plan_digest(plan), "variants": told}))
+    (results / "explain" / "explain.json").write_text(json.dumps({"plan": plan.history.design, "variants": told}))
     assert _remedies(campaign) == (f"measure run results/{campaign.name}/explain/all.yaml",)
     # another campaign of the name is to be explained itself
     assert _remedies(campaign.model_copy(update={"delta": 0.1})) is None
+    assert stored_findings(results, plan) is not None
+    for change in ("alignment.step_penalty=0", "alignment.band=0.5", "outer=false", "delta=0.1"):
+        judged_otherwise = make_plan(*load_campaign(tmp_path / "c.yaml", [change]), lambda text: None, "fake")
+        assert judged_otherwise.keys == plan.keys
+        assert stored_findings(results, judged_otherwise) is None

@@ -7,9 +7,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from common.source_digest import source_digest
+from measure.campaign.campaign_file import load_campaign
+from measure.campaign.store import Store
 from measure.errors import StoreError
+from measure.partitioning import oracle
+from measure.partitioning.oracle import JUDGING_SOURCES, CampaignOracle, Settings
 from measure.partitioning.search_types import Verdict
 from measure.partitioning.verdict_memory import Memory
+from tests.measure.demo_program import PROGRAM, SMALL_CAMPAIGN
+from tests.test_layers import MODULES, imports
+
+# Modules that judge nothing: they make runs, which have keys of their own, store, look up and name.
+WITHOUT_VERDICTS = (
+    "measure.campaign.campaign_model", "measure.campaign.comparison", "measure.campaign.executor",
+    "measure.campaign.looks", "measure.campaign.plan", "measure.campaign.run_types", "measure.campaign.store",
+    "measure.errors", "measure.partitioning.verdict_memory",
+)  # fmt: skip
 
 
 def test_memory_keeps_verdicts_across_campaigns(tmp_path: Path) -> None:
@@ -41,3 +55,33 @@ def test_damaged_memory_is_named(tmp_path: Path) -> None:
     path.write_bytes(b"no database" * 100)
     with pytest.raises(StoreError, match=r"memory\.sqlite: verdicts cannot be kept there"):
         Memory(path, "context", [])
+
+
+def test_verdicts_are_remembered_for_all_that_judges_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "p.c").write_text(PROGRAM)
+    (tmp_path / "c.yaml").write_text(SMALL_CAMPAIGN)
+
+    def context(*changes: str) -> str:
+        with Store(tmp_path / "out") as store:
+            campaign, document = load_campaign(tmp_path / "c.yaml", changes)
+            return CampaignOracle(campaign, document, store, Settings(6), target="fake").context()
+
+    before = context()
+    assert context() == before
+    changes = ("alignment.step_penalty=0", "alignment.band=0.5", "outer=false", "alpha=0.01", "volatile=false")
+    assert len({before, *map(context, changes)}) == 1 + len(changes)
+    assert context("controls=false", "variants.some=[work]") == before  # which a search does not have
+    monkeypatch.setattr(oracle, "source_digest", lambda paths: source_digest(paths)[::-1])
+    assert context() != before
+
+
+def test_the_sources_of_verdicts_are_all_that_judges() -> None:
+    wanted, found = ["measure.partitioning.oracle"], set()
+    while wanted:
+        module = wanted.pop()
+        if module in found or module in WITHOUT_VERDICTS or not module.startswith("measure."):
+            continue
+        found.add(module)
+        wanted += [name for name in imports(MODULES[module]) if name in MODULES]
+    assert not {name for name in found if not any(MODULES[name].is_relative_to(path) for path in JUDGING_SOURCES)}
+    assert all(path.exists() for path in JUDGING_SOURCES)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,6 +12,7 @@ from numpy.typing import NDArray
 
 from measure.alignment.setting import DEFAULT_ALIGNMENT
 from measure.perturbation.assay import MOST_PAIRS, assay, not_assessable
+from measure.perturbation.findings import findings
 from measure.perturbation.perturbation import outer_perturbation, outer_z
 from measure.perturbation.similarity import (
     Comparison,
@@ -189,3 +192,21 @@ def test_a_run_backwards_has_the_same_values_in_reverse() -> None:
     np.testing.assert_allclose(turned.channels, again.channels)
     np.testing.assert_allclose(turned.ranks, again.ranks)
     assert turned.digest != again.digest != prepare(table, "ab", "x").digest
+
+
+def test_a_reason_is_told_whole_and_once_whatever_its_punctuation() -> None:
+    """Reasons were told apart by "; ", which one of them has: its end was told as another."""
+    rng = np.random.default_rng(8)
+    tables = [rng.normal(size=(60, 3)) for _ in range(9)]
+    result = outer_perturbation(tables[:6], tables[6:], "abc", held_out=True, seed=0)
+    hardly = "no loss could be seen; with more baselines it might be"
+    reasons = [("a is tied", hardly), (hardly,), ("too few baselines",)]
+    pairs = tuple(
+        replace(pair, verdict="not assessable", reasons=of) for pair, of in zip(result.pairs, reasons, strict=True)
+    )
+    result = replace(result, pairs=pairs, verdict="not assessable")
+    (told,) = [one.text for one in findings(result, identical=False, smallest_p=0.01) if "Not assessable" in one.text]
+    assert told.endswith(f"for 3 of 3 metrics: {hardly}; a is tied; too few baselines.")
+    found = result.as_fields()["pairs"]
+    assert [one["note"] for one in found] == [f"a is tied; {hardly}", hardly, "too few baselines"]
+    assert list(found[0])[-2:] == ["verdict", "note"]

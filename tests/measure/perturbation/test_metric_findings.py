@@ -133,7 +133,7 @@ def test_the_terminal_fits_80_columns_and_cuts_nothing(data: ReportData) -> None
     )
     for name, verdict, p in cases:
         of_pairs: Verdict = "equivalent" if verdict == "inconclusive" else verdict
-        pairs = tuple(replace(pair, verdict=of_pairs, p_adjusted=p, note="") for pair in variants[0].inner.pairs)
+        pairs = tuple(replace(pair, verdict=of_pairs, p_adjusted=p, reasons=()) for pair in variants[0].inner.pairs)
         inner = replace(variants[0].inner, verdict=verdict, p_value=p, pairs=pairs, alpha=0.05, comparisons=1)
         variants.append(replace(variants[0], name=name, inner=inner, outer_held_out=None))
     console = Console(width=80, force_terminal=False, highlight=False)

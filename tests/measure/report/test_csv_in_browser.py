@@ -45,7 +45,9 @@ def data() -> ReportData:
     one = data.variants[0]
     pairs = list(one.inner.pairs)
     pairs[1] = replace(pairs[1], verdict="equivalent", p_adjusted=0.001953125)
-    pairs[2] = replace(pairs[2], note='rho beyond 0.99, "at its\r\nceiling"', p_adjusted=float("nan"), q_value=1.0)
+    pairs[2] = replace(
+        pairs[2], reasons=('rho beyond 0.99, "at its\r\nceiling"',), p_adjusted=float("nan"), q_value=1.0
+    )
     return replace(
         data, variants=(replace(one, inner=replace(one.inner, pairs=tuple(pairs), paired=True)), data.variants[1])
     )

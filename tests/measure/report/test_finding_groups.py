@@ -138,8 +138,8 @@ def test_the_pair_that_changed_measurably_is_among_those_shown() -> None:
     *others, last = variant.inner.pairs
     assert len(others) > 5
     pairs = (
-        *(replace(pair, verdict="inconclusive", p_adjusted=1.0, note="") for pair in others),
-        replace(last, verdict="equivalent", p_adjusted=0.0123, note=""),
+        *(replace(pair, verdict="inconclusive", p_adjusted=1.0, reasons=()) for pair in others),
+        replace(last, verdict="equivalent", p_adjusted=0.0123, reasons=()),
     )
     for p_value in (0.0123, 0.2):
         inner = replace(variant.inner, verdict="inconclusive", p_value=p_value, pairs=pairs)

@@ -278,7 +278,7 @@ def test_a_dry_run_tells_the_second_runs_time(planned: Planned) -> None:
     assert found.seconds == pytest.approx(
         6 * found.rate.run_seconds(found.instructions) + 3 * found.second_seconds + found.comparing_seconds
     )
-    assert found.builds == sum(map(len, plan.builds.values())) == 3
+    assert found.builds == sum(map(len, [*plan.builds.values(), *plan.second_builds.values()])) == 3
     assert found.columns == max(len(spec.metrics) for spec in plan.specs) + 4
     result = CliRunner().invoke(main, ["run", plan.campaign_file, "--dry-run"])
     assert "Beside 6 of them a second run counts, which takes about" in " ".join(
