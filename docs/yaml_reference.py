@@ -34,8 +34,8 @@ _DEFAULT = re.compile(r"\s*Default:? ((?:[^.]|\.(?=\d))*)\.?$")  # the last sent
 def schemas() -> dict[str, dict[str, Any]]:
     """The JSON Schemas of the files, by the names that `measure schema` knows."""
     from emulator.timing.machine_config import MachineConfig
-    from measure.campaign.campaign_model import Campaign
-    from measure.cycle_close.sampling_check import SamplingCheck
+    from measure.runs.campaign_model import Campaign
+    from measure.sampling_check.check import SamplingCheck
 
     found: dict[str, type[BaseModel]] = {
         "campaign": Campaign,

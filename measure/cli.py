@@ -13,13 +13,14 @@ from common.settings_option import settings_option
 from common.startup import rest_linear_algebra
 from measure.console.output import command_console
 from measure.console.scheduler_option import scheduler_option
-from measure.cycle_close.cli import check_sampling, cycleclose
+from measure.cycle_close.cli import cycleclose
 from measure.explanation.cli import explain
 from measure.first_campaign.cli import init
 from measure.foreign.cli import perturb
 from measure.merging.cli import merge
 from measure.partitioning.cli import partition
 from measure.program_phases.cli import phases
+from measure.sampling_check.cli import check_sampling
 from measure.two_campaigns.cli import compare
 from measure.verdict_files.options import VerdictOptions, verdict_options
 from measure.watch.cli import watch
@@ -194,11 +195,11 @@ def schema(kind: str) -> None:
 def _model_of(kind: str) -> type[BaseModel]:
     """The model of a kind of file that users write."""
     if kind == "campaign":
-        from measure.campaign.campaign_model import Campaign
+        from measure.runs.campaign_model import Campaign
 
         return Campaign
     if kind == "sampling-check":
-        from measure.cycle_close.sampling_check import SamplingCheck
+        from measure.sampling_check.check import SamplingCheck
 
         return SamplingCheck
     from emulator.timing.machine_config import MachineConfig

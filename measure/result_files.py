@@ -13,7 +13,7 @@ from common.atomic_files import filling
 from measure.errors import CampaignError, StoreError
 
 TRACES = "traces"
-"""The folder, in a directory of results, where a store keeps runs (`measure.campaign.store`)."""
+"""The folder, in a directory of results, where a store keeps runs (`measure.runs.store`)."""
 SUMMARY_NAME = "summary.json"
 """Where a command whose results have a directory says what it found."""
 MADE_BY = {

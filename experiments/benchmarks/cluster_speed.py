@@ -38,12 +38,12 @@ from typing import Any
 
 from common.atomic_files import write_text
 from experiments.benchmarks.host import described
-from measure.campaign.campaign_file import load_campaign
-from measure.campaign.executor import Workers, execute_plan
-from measure.campaign.plan import make_plan
-from measure.campaign.run_types import Run, RunSpec
-from measure.campaign.store import Store
 from measure.cluster.dask_workers import connect
+from measure.run_types import Run, RunSpec
+from measure.runs.campaign_file import load_campaign
+from measure.runs.executor import Workers, execute_plan
+from measure.runs.plan import make_plan
+from measure.runs.store import Store
 
 ROOT = Path(__file__).parents[2]
 MACHINE = ROOT / "configs" / "machines" / "desktop.yaml"

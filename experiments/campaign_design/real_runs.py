@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from common.atomic_files import filling
-from measure.campaign.campaign_file import load_campaign
-from measure.campaign.executor import execute_plan
-from measure.campaign.plan import content_keys, make_plan
-from measure.campaign.run_types import BASELINE, NULL_CONTROL
-from measure.campaign.store import Store
+from measure.run_types import BASELINE, NULL_CONTROL
+from measure.runs.campaign_file import load_campaign
+from measure.runs.executor import execute_plan
+from measure.runs.plan import content_keys, make_plan
+from measure.runs.store import Store
 from measure.stats.correlation import fisher_z, spearman
 
 HERE = Path(__file__).parent

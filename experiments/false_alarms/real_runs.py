@@ -24,13 +24,13 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from common.atomic_files import filling
 from experiments.false_alarms.simulate import clopper_pearson
-from measure.campaign.campaign_file import load_campaign
-from measure.campaign.comparison import Comparison
-from measure.campaign.executor import execute_plan
-from measure.campaign.plan import make_plan
-from measure.campaign.run_types import BASELINE, NULL_CONTROL, Run
-from measure.campaign.store import Store
+from measure.judging.comparison import Comparison
 from measure.perturbation.analysis_types import gravest
+from measure.run_types import BASELINE, NULL_CONTROL, Run
+from measure.runs.campaign_file import load_campaign
+from measure.runs.executor import execute_plan
+from measure.runs.plan import make_plan
+from measure.runs.store import Store
 
 HERE = Path(__file__).parent
 PAIRS = 10

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 
 from experiments.drawing import save_small
-from measure.campaign.run_types import BASELINE
 from measure.report.ground_truth_section import ALGORITHMS
 from measure.report.style import INK, LINES, MARKERS, MUTED, VERDICT_MARKERS, VERDICTS, new_figure
+from measure.run_types import BASELINE
 
 DELTA = 0.2
 _CHANCE = 0.25  # what rounding to whole records costs on average

@@ -11,7 +11,6 @@ import pandas as pd
 
 from measure.alignment.setting import AlignmentSetting
 from measure.campaign.run_command import load_results
-from measure.campaign.run_types import BASELINE, Run
 from measure.ground_truth.alignment import choose_channels, typical_error
 from measure.merging.program_progress import EventCurve
 from measure.merging.truth import Algorithm
@@ -19,6 +18,7 @@ from measure.perturbation.analysis_types import VERDICTS, gravest
 from measure.report.ground_truth_section import largest_change
 from measure.report.model import GroundTruth, ReportData
 from measure.result_files import write_text_atomically
+from measure.run_types import BASELINE, Run
 
 PENALTIES = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 """Of a step, for each channel, in variances."""

@@ -22,17 +22,17 @@ from numpy.typing import NDArray
 
 from common.source_digest import source_digest
 from common.yaml_document import YamlDocument
-from measure.campaign.campaign_model import Campaign
-from measure.campaign.executor import Outcome, execute_plan
-from measure.campaign.plan import Plan, make_plan
-from measure.campaign.plan_file import save_plan
-from measure.campaign.run_types import BASELINE, Run
-from measure.campaign.store import Store
 from measure.console.progress import RunsBar
 from measure.errors import MeasureError
 from measure.perturbation.analysis_types import Perturbation
 from measure.perturbation.perturbation import Memo, inner_perturbation, outer_perturbation, outer_z
 from measure.result_files import write_atomically, write_text_atomically
+from measure.run_types import BASELINE, Run
+from measure.runs.campaign_model import Campaign
+from measure.runs.executor import Outcome, execute_plan
+from measure.runs.plan import Plan, make_plan
+from measure.runs.plan_file import save_plan
+from measure.runs.store import Store
 from measure.stats.correlation import spearman
 
 if TYPE_CHECKING:

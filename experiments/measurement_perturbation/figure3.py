@@ -9,8 +9,8 @@ import pandas as pd
 from experiments.measurement_perturbation.figures import Figure
 from experiments.measurement_perturbation.panels import LEAST
 from experiments.measurement_perturbation.results import Results
-from measure.campaign.run_types import BASELINE
 from measure.report.style import LINES, MARKERS, new_figure
+from measure.run_types import BASELINE
 
 
 def tabulate(figure: Figure, results: Results) -> pd.DataFrame:

@@ -9,7 +9,7 @@ import pandas as pd
 from experiments.measurement_perturbation.figures import Figure
 from experiments.measurement_perturbation.panels import draw_changes, inner_points
 from experiments.measurement_perturbation.results import Results
-from measure.campaign.campaign_file import load_campaign
+from measure.runs.campaign_file import load_campaign
 
 
 def tabulate(figure: Figure, results: Results) -> pd.DataFrame:

@@ -15,10 +15,10 @@ from pydantic import Field, model_validator
 
 from common.suggestions import nearest
 from common.yaml_document import YamlDocument, problem_at
-from measure.campaign.campaign_file import load_campaign
-from measure.campaign.campaign_model import Campaign, StrictModel
 from measure.errors import CampaignError
 from measure.result_files import write_text_atomically
+from measure.runs.campaign_file import load_campaign
+from measure.runs.campaign_model import Campaign, StrictModel
 
 
 class Figure(StrictModel):

@@ -18,14 +18,14 @@ import pandas as pd
 
 from common.yaml_document import YamlDocument
 from experiments.measurement_perturbation.collect import judge_alone
-from measure.campaign.campaign_model import Campaign
-from measure.campaign.executor import execute_plan
-from measure.campaign.plan import make_plan
-from measure.campaign.run_types import BASELINE
-from measure.campaign.store import Store
 from measure.errors import MeasureError
 from measure.perturbation.analysis_types import VERDICTS
 from measure.perturbation.outer import Memo
+from measure.run_types import BASELINE
+from measure.runs.campaign_model import Campaign
+from measure.runs.executor import execute_plan
+from measure.runs.plan import make_plan
+from measure.runs.store import Store
 
 if TYPE_CHECKING:
     from rich.console import Console

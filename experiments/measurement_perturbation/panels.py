@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 
 from experiments.measurement_perturbation.results import Results
-from measure.campaign.run_types import BASELINE
 from measure.report.style import LINES, MUTED, new_figure
 from measure.report.style import VERDICTS as VERDICT_COLOURS
+from measure.run_types import BASELINE
 from measure.stats.correlation import fisher_z
 
 LEAST = 0.3

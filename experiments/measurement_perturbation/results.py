@@ -8,10 +8,10 @@ import pandas as pd
 
 from experiments.measurement_perturbation.collect import TABLES
 from experiments.measurement_perturbation.figures import Figure, slug
-from measure.campaign.campaign_file import load_campaign
-from measure.campaign.campaign_model import Campaign
-from measure.campaign.run_types import BASELINE
 from measure.errors import MeasureError
+from measure.run_types import BASELINE
+from measure.runs.campaign_file import load_campaign
+from measure.runs.campaign_model import Campaign
 
 
 class Results:

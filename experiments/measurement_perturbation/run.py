@@ -25,9 +25,9 @@ from experiments.measurement_perturbation.figures import Figure, load_figure, se
 from experiments.measurement_perturbation.nulls import count_null_runs
 from experiments.measurement_perturbation.results import Results
 from instrumenter.errors import InstrumenterError
-from measure.campaign.campaign_file import load_campaign
 from measure.errors import MeasureError
 from measure.result_files import write_atomically, write_text_atomically
+from measure.runs.campaign_file import load_campaign
 
 FOLDER = Path(__file__).resolve().parent
 INTERRUPTED = 130

@@ -8,7 +8,7 @@ from emulator.timing.machine_file import load_machine
 from experiments.drawing import markdown_table
 from experiments.measurement_perturbation.figures import Figure
 from experiments.measurement_perturbation.results import Results
-from measure.campaign.run_types import BASELINE
+from measure.run_types import BASELINE
 
 PAPERS = {"bwtzip": "bzip", "netsimplex": "mcf", "ooosim": "sim-outorder", "chess": "sjeng"}
 _HEADER = (

@@ -14,14 +14,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.planted_causes.programs import CAUSES, KEPT_ASIDE, Instance, instance
-from measure.campaign.campaign_file import load_campaign
-from measure.campaign.executor import Workers
-from measure.campaign.plan import make_plan
-from measure.campaign.store import Store
 from measure.explanation.mechanisms import find_mechanisms
 from measure.explanation.paired_runs import PLAIN, PairedRuns, ProgramChoice
 from measure.explanation.relations import Relations, broken_relations
 from measure.perturbation.perturbation import inner_perturbation
+from measure.runs.campaign_file import load_campaign
+from measure.runs.executor import Workers
+from measure.runs.plan import make_plan
+from measure.runs.store import Store
 
 HERE = Path(__file__).parent
 COLUMNS = (

@@ -20,16 +20,10 @@ from rich.console import Console
 
 from experiments.remedies.statements import aggregated_statements
 from measure.campaign.analysis import verdicts_of_variants
-from measure.campaign.builds import catalogue_entry
-from measure.campaign.campaign_file import load_campaign
-from measure.campaign.campaign_model import Campaign
-from measure.campaign.executor import Workers
-from measure.campaign.explained import FOLDER
 from measure.campaign.run_command import make_campaign
-from measure.campaign.run_types import Run
-from measure.campaign.store import Store
 from measure.explanation.explain_campaign import DEFAULT_PAIRS, explain_judged
 from measure.explanation.explain_variant import Judged
+from measure.explanation.explained import FOLDER
 from measure.explanation.explanation_types import Explanation
 from measure.explanation.paired_runs import PLAIN, PairedRuns, ProgramChoice
 from measure.explanation.relations import Relations
@@ -37,6 +31,12 @@ from measure.explanation.remedies import CONFIRMING_PAIRS, Judge, largest_change
 from measure.explanation.summary import as_json
 from measure.programs.catalogue import ensure_sources
 from measure.result_files import write_text_atomically
+from measure.run_types import Run
+from measure.runs.builds import catalogue_entry
+from measure.runs.campaign_file import load_campaign
+from measure.runs.campaign_model import Campaign
+from measure.runs.executor import Workers
+from measure.runs.store import Store
 
 HERE = Path(__file__).parent
 MACHINES = ("desktop", "strongarm")

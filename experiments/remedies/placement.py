@@ -16,11 +16,11 @@ import numpy as np
 
 from emulator.linux.loader.elf import load_image
 from experiments.remedies.explain_and_compare import CAMPAIGNS, HERE
-from measure.campaign.campaign_file import load_campaign
-from measure.campaign.campaign_model import Campaign
-from measure.campaign.plan import Plan, make_plan
-from measure.campaign.run_types import BASELINE, PLACE_GAP, PROBE, ProbePlaces, RunSpec
 from measure.result_files import write_text_atomically
+from measure.run_types import BASELINE, PLACE_GAP, PROBE, ProbePlaces, RunSpec
+from measure.runs.campaign_file import load_campaign
+from measure.runs.campaign_model import Campaign
+from measure.runs.plan import Plan, make_plan
 from measure.targets.emulated import EmulatedTarget
 from measure.targets.program_file import program_of
 

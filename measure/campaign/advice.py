@@ -13,19 +13,19 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from measure.campaign.campaign_model import Campaign
-from measure.campaign.record_lengths import CYCLES, INSTRUCTIONS, uneven_records
-from measure.campaign.run_types import Run
-from measure.campaign.variance import planned_runs
 from measure.console.time_left import range_text
 from measure.perturbation.analysis_types import BROKEN, Verdict
 from measure.perturbation.finding import RESULTS, Finding
 from measure.perturbation.findings import in_all_open
 from measure.perturbation.missing_runs import Forecast, forecast
 from measure.report.model import VariantReport
+from measure.run_types import Run
+from measure.runs.campaign_model import Campaign
+from measure.runs.record_lengths import CYCLES, INSTRUCTIONS, uneven_records
+from measure.runs.variance import planned_runs
 
 if TYPE_CHECKING:
-    from measure.campaign.controls import Controls
+    from measure.judging.controls import Controls
 
 _MOST_SHARE = 0.8
 """Metrics are named, the most frequent first, until they have this fraction of the events."""

@@ -11,27 +11,27 @@ import numpy as np
 
 from common.plain_json import plain_json
 from measure.campaign.advice import Counted, advice, even_records, more_runs
-from measure.campaign.comparison import Comparison, percent_over, runs_of
-from measure.campaign.controls import Controls, judge_controls
-from measure.campaign.executor import Outcome
-from measure.campaign.explained import FOLDER
 from measure.campaign.invalid_figures import invalid_figures
-from measure.campaign.outlying_runs import how_to_look, runs_that_stand_out
-from measure.campaign.plan import Plan
 from measure.campaign.provenance import provenance_of
-from measure.campaign.run_types import BASELINE, NULL_CONTROL, Run
-from measure.campaign.summary_file import PERTURB_FORMAT, SUMMARY_FORMAT, SUMMARY_SCHEMA
 from measure.console.command_words import shown_path
 from measure.errors import MeasureError
+from measure.explanation.explained import FOLDER
 from measure.host.description import parse_host
 from measure.host.disturbances import disturbances
 from measure.host.processor import warnings as warnings_about
+from measure.judging.comparison import Comparison, percent_over, runs_of
+from measure.judging.controls import Controls, judge_controls
+from measure.judging.outlying_runs import how_to_look, runs_that_stand_out
 from measure.perturbation.analysis_types import BROKEN, VERDICTS, Perturbation
 from measure.perturbation.finding import Finding
 from measure.perturbation.similarity import Aligner, align_in_threads
 from measure.perturbation.uninformative_metrics import PROBLEMS, MetricFinding, metric_findings
 from measure.report.model import ReportData, Signals, VariantReport, findings_on_comparisons
+from measure.run_types import BASELINE, NULL_CONTROL, Run
+from measure.runs.executor import Outcome
+from measure.runs.plan import Plan
 from measure.stats.correlation import Correlations, spearman
+from measure.verdict_files.summary_file import PERTURB_FORMAT, SUMMARY_FORMAT, SUMMARY_SCHEMA
 
 
 def analyse(

@@ -17,19 +17,19 @@ from rich.console import Console
 from rich.markup import escape
 
 from common.yaml_document import YamlDocument
-from measure.campaign.build_notices import SecondRunOf
-from measure.campaign.builds import Builds, shifted_layouts
-from measure.campaign.campaign_model import Campaign
-from measure.campaign.comparing_time import comparing_seconds
 from measure.campaign.event_counts import CountedRun, count_campaign, print_counts, run_untimed
-from measure.campaign.plan import Plan, checked_machine, make_plan
-from measure.campaign.power import assumed_spread, comparing_text, runs_text
-from measure.campaign.run_types import BASELINE, BOUNDARY_COLUMNS, NULL_CONTROL
-from measure.campaign.variance import planned_runs
 from measure.console.machine_load import command_processor_seconds, load_per_processor
 from measure.console.tables import print_table
 from measure.errors import CampaignError
+from measure.judging.comparing_time import comparing_seconds
+from measure.judging.power import assumed_spread, comparing_text, runs_text
 from measure.perturbation.analysis_types import FEWEST_RECORDS
+from measure.run_types import BASELINE, BOUNDARY_COLUMNS, NULL_CONTROL
+from measure.runs.build_notices import SecondRunOf
+from measure.runs.builds import Builds, shifted_layouts
+from measure.runs.campaign_model import Campaign
+from measure.runs.plan import Plan, checked_machine, make_plan
+from measure.runs.variance import planned_runs
 
 if TYPE_CHECKING:
     from measure.targets.emulated import PartTiming

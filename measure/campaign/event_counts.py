@@ -18,9 +18,9 @@ from rich.markup import escape
 from common.listed_names import listed
 from common.yaml_document import YamlDocument
 from instrumenter.spec.software_metrics import MetricSpec
-from measure.campaign.campaign_model import Campaign
 from measure.console.tables import print_table
 from measure.errors import CampaignError, RunError
+from measure.runs.campaign_model import Campaign
 
 if TYPE_CHECKING:
     from instrumenter.building.program_build import Build
@@ -85,9 +85,9 @@ def counting_program(
     """The campaign's program with the counters of all software metrics; and for each metric that adds up an expression
     the name of a further counter, which counts its events.
 
-    Raises `CampaignError` for a metric without a site, and as `measure.campaign.builds.Builds`.
+    Raises `CampaignError` for a metric without a site, and as `measure.runs.builds.Builds`.
     """
-    from measure.campaign.builds import Builds
+    from measure.runs.builds import Builds
 
     counters = {name: spec.model_copy(update={"method": "counter"}) for name, spec in campaign.software_metrics.items()}
     specs, twins = _with_events(counters)
@@ -159,7 +159,7 @@ def run_untimed(campaign: Campaign, program: Path, counters: Mapping[str, tuple[
     from emulator.linux.vfs.files import VirtualFiles
     from emulator.machine import DEFAULT_CLOCK_HZ, Machine
     from emulator.timing.machine_file import load_machine
-    from measure.campaign.plan import program_input
+    from measure.runs.plan import program_input
     from measure.targets.emulated import check_ending, run_error
 
     stdin, arguments, mapped = program_input(campaign.program)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import threading
 
-from measure.campaign.campaign_model import Campaign
-from measure.campaign.executor import Workers
 from measure.console.worker_pool import ending_with_worker
+from measure.runs.campaign_model import Campaign
+from measure.runs.executor import Workers
 
 
 class Preparation:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from measure.campaign.controls import Controls
-from measure.campaign.executor import Outcome
-from measure.campaign.plan import Plan
-from measure.campaign.record_lengths import about_uneven_records
 from measure.host.disturbances import forks, multiplexed
+from measure.judging.controls import Controls
+from measure.runs.executor import Outcome
+from measure.runs.plan import Plan
+from measure.runs.record_lengths import about_uneven_records
 
 
 def invalid_figures(plan: Plan, outcome: Outcome, controls: Controls | None) -> tuple[str, ...]:

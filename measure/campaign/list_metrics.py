@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from common.layered_yaml import read_layers
 from common.suggestions import nearest
 from common.yaml_document import YamlDocument
-from measure.campaign.machine_kind import uncounted_metrics
 from measure.errors import CampaignError
+from measure.runs.machine_kind import uncounted_metrics
 
 if TYPE_CHECKING:
-    from measure.campaign.campaign_model import SharedKeys
+    from measure.runs.campaign_model import SharedKeys
 
 _HOW = {"probe": ", by a probe", "second_run": ", in a second run"}
 """How a software metric is counted, if not by a counter in the measured program."""
@@ -132,14 +132,14 @@ def _entry(begin: str, text: str, width: int) -> list[str]:
 
 def _campaign(path: Path, settings: Sequence[str]) -> tuple[SharedKeys | None, YamlDocument | None]:
     """The campaign in ``path``, or None when the file does not look like a campaign."""
-    from measure.campaign.campaign_file import load_campaign
+    from measure.runs.campaign_file import load_campaign
 
     try:
         document = read_layers(path, CampaignError)
     except CampaignError:
         return None, None  # the machine's reader reports the problem
     if not {"configurations", "sweep"}.isdisjoint(document.data):
-        from measure.cycle_close.sampling_check import load_check
+        from measure.sampling_check.check import load_check
 
         return load_check(path, settings)
     if any(key in document.data for key in _CAMPAIGN_KEYS):
@@ -148,7 +148,7 @@ def _campaign(path: Path, settings: Sequence[str]) -> tuple[SharedKeys | None, Y
 
 
 def _software(campaign: SharedKeys, width: int) -> list[str]:
-    from measure.campaign.campaign_model import Campaign
+    from measure.runs.campaign_model import Campaign
 
     if not isinstance(campaign, Campaign) or not campaign.software_metrics:
         return []

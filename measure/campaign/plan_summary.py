@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.campaign.looks import continued, load_history
-from measure.campaign.plan import Plan
-from measure.campaign.plan_file import FILE_NAME
-from measure.campaign.power import Spread, assumed_spread, measured_spread, plan_text
-from measure.campaign.run_types import BASELINE, NULL_CONTROL
-from measure.campaign.store import Store
+from measure.judging.power import Spread, assumed_spread, measured_spread, plan_text
 from measure.result_files import SUMMARY_NAME
+from measure.run_types import BASELINE, NULL_CONTROL
+from measure.runs.looks import continued, load_history
+from measure.runs.plan import Plan
+from measure.runs.plan_file import FILE_NAME
+from measure.runs.store import Store
 from measure.stats.correlation import fisher_z, spearman
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from measure.campaign.campaign_file import load_campaign
 from measure.campaign.dry_run import print_dry_run
 from measure.campaign.event_counts import count_campaign, print_counts
-from measure.campaign.machine_kind import check_emulated
-from measure.campaign.plan import checked_machine
+from measure.runs.campaign_file import load_campaign
+from measure.runs.machine_kind import check_emulated
+from measure.runs.plan import checked_machine
 
 
 def preview(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import platform
 
-from measure.campaign.build_notices import SecondRunOf
-from measure.campaign.builds import BuildFacts
-from measure.campaign.campaign_model import EACH_RUN
-from measure.campaign.executor import Outcome
-from measure.campaign.plan import Plan
-from measure.campaign.run_types import BASELINE
-from measure.campaign.variance import components
 from measure.host.description import identity_of, parse_host
+from measure.run_types import BASELINE
+from measure.runs.build_notices import SecondRunOf
+from measure.runs.builds import BuildFacts
+from measure.runs.campaign_model import EACH_RUN
+from measure.runs.executor import Outcome
+from measure.runs.plan import Plan
+from measure.runs.variance import components
 
 
 def installed(package: str) -> str:

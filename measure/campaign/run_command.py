@@ -11,23 +11,14 @@ from rich.console import Console
 
 from common.yaml_document import YamlDocument
 from measure.campaign.analysis import analyse, summary, with_explanation
-from measure.campaign.campaign_file import load_campaign
-from measure.campaign.campaign_model import Campaign
-from measure.campaign.executor import Outcome, Workers, execute_plan
-from measure.campaign.explained import stored_findings
 from measure.campaign.first_use import Preparation
-from measure.campaign.looks import load_history
-from measure.campaign.plan import Plan, make_plan
-from measure.campaign.plan_file import FILE_NAME, load_plan, save_plan
 from measure.campaign.plan_summary import continue_history, describe_plan
-from measure.campaign.run_types import HOST, RunSpec
-from measure.campaign.store import Store
-from measure.campaign.terminal import print_places, print_result
 from measure.cluster.choice import workers_on
 from measure.console.browser import open_in_browser
 from measure.console.command_words import shown_path
 from measure.console.progress import RunsBar, Status
 from measure.errors import CampaignError, MeasureError, RunError
+from measure.explanation.explained import stored_findings
 from measure.ground_truth.assess import plain, with_ground_truth
 from measure.ground_truth.prepare import Prepared, load_prepared, prepare
 from measure.perturbation.finding import Finding
@@ -35,7 +26,16 @@ from measure.perturbation.similarity import align_in_threads
 from measure.programs.catalogue import ProgramError
 from measure.report.html import render
 from measure.report.model import ReportData
+from measure.report.terminal import print_places, print_result
 from measure.result_files import SUMMARY_NAME, check_results_place, write_result, write_text_atomically
+from measure.run_types import HOST, RunSpec
+from measure.runs.campaign_file import load_campaign
+from measure.runs.campaign_model import Campaign
+from measure.runs.executor import Outcome, Workers, execute_plan
+from measure.runs.looks import load_history
+from measure.runs.plan import Plan, make_plan
+from measure.runs.plan_file import FILE_NAME, load_plan, save_plan
+from measure.runs.store import Store
 from measure.verdict_files.deliver import deliver
 from measure.verdict_files.options import NO_OPTIONS, VerdictOptions
 from measure.verdict_files.pair_tables import write_pairs

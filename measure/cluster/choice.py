@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from measure.arguments import check_number
-from measure.campaign.executor import Workers
 from measure.errors import CampaignError
+from measure.runs.executor import Workers
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -17,8 +17,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from instrumenter.errors import InstrumenterError
-from measure.campaign.executor import Workers
-from measure.campaign.run_types import Run, RunSpec
 from measure.cluster import worker_side
 from measure.cluster.alignment import Similarities, Tile, aligner_with
 from measure.cluster.identity import difference, digest, machine_identity
@@ -27,6 +25,8 @@ from measure.console.worker_pool import main_module_hidden
 from measure.errors import CampaignError, MeasureError, RunError
 from measure.perturbation.similarity import Aligner
 from measure.perturbation.similarity import Comparison as Similarity
+from measure.run_types import Run, RunSpec
+from measure.runs.executor import Workers
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from common.atomic_files import filling
 from instrumenter.building.relink import COMMAND_NAME, portable_link
-from measure.campaign.run_types import RunSpec
+from measure.run_types import RunSpec
 
 PROGRAM = "program"
 _CONTENT, _FOLDERS = "content", "folders"

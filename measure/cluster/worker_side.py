@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from measure.campaign.run_types import Run, RunSpec
 from measure.cluster import shipment as files
 from measure.errors import RunError
+from measure.run_types import Run, RunSpec
 
 if TYPE_CHECKING:
     from distributed import Worker
@@ -51,7 +51,7 @@ def execute(spec: RunSpec, shipment: files.Shipment) -> Run | RunError:
     """Make a run with the files that were stored for it; the run, or why it failed."""
     from distributed import get_worker
 
-    from measure.campaign.executor import make_run
+    from measure.runs.executor import make_run
 
     return make_run(files.unpacked_spec(spec, shipment, _folder(get_worker())))
 

@@ -222,7 +222,7 @@ class WorkBar:
 
 
 class RunsBar(WorkBar):
-    """The bar of `measure.campaign.executor.execute_plan`."""
+    """The bar of `measure.runs.executor.execute_plan`."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console, "runs")

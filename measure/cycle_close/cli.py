@@ -1,5 +1,4 @@
-"""The commands ``measure cycleclose`` and ``measure check-sampling``: their options and help;
-`measure.cycle_close.command` and `measure.cycle_close.check_command` do the work."""
+"""The command ``measure cycleclose``: its options and help; `measure.cycle_close.command` does the work."""
 
 from __future__ import annotations
 
@@ -12,7 +11,6 @@ from common.settings_option import settings_option
 from common.startup import starting
 from emulator.guest_options import Guest, guest_options, tell_misplaced_options
 from measure.console.output import command_console
-from measure.console.scheduler_option import scheduler_option
 
 if TYPE_CHECKING:
     from measure.cycle_close.classifier import Base, Update, WhenFull
@@ -175,28 +173,3 @@ def cycleclose(
         raise SystemExit(interrupted)
     if ending is not None:
         raise RunError(f"{program}: {ending}")
-
-
-@click.command("check-sampling", short_help="Check whether cycle-close sampling perturbs its metrics.")
-@click.argument("campaign", metavar="CAMPAIGN.yaml", type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), metavar="DIR",
-              help="Where results go. Default: results/NAME in the current directory.")  # fmt: skip
-@click.option("--workers", type=click.IntRange(1), metavar="N",
-              help="Runs at once. Default: one a processor.")  # fmt: skip
-@scheduler_option
-@settings_option("campaign")
-def check_sampling(
-    campaign: Path, out: Path | None, workers: int | None, scheduler: str | None, settings: tuple[str, ...]
-) -> None:
-    """Check whether cycle-close sampling perturbs the metrics that it reports.
-
-    CAMPAIGN.yaml names sampling configurations (`configurations:`). Each is compared with full simulations by the
-    statistics that compare instrumented with plain programs, so that *equivalent* means shown to be equivalent.
-    Resumes by itself; leaves DIR/summary.json, DIR/report.html and DIR/traces/*.parquet.
-
-    \b
-      measure check-sampling configs/campaigns/sampling.yaml
-    """
-    from measure.cycle_close.check_command import run_check
-
-    run_check(campaign, out, command_console(), workers=workers, scheduler=scheduler, settings=settings)

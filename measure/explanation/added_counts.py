@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from emulator.pmu import METRICS
 from emulator.timing.machine_events import FIRST_DYNAMIC, FIRST_STATIC, N_STATIC, events_of_instruction
-from measure.campaign.run_types import Run
 from measure.errors import MeasureError
-from measure.explanation.counter_code import CounterCode, instruction_at, program_image
 from measure.explanation.paired_runs import PLAIN, PairedRuns, ProgramChoice
 from measure.explanation.relations import Relations
+from measure.program_code.counter_code import CounterCode, instruction_at, program_image
+from measure.run_types import Run
 
 
 def change_by_added_counts(

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from measure.campaign.analysis import verdicts_of_variants
-from measure.campaign.campaign_file import load_campaign
 from measure.campaign.run_command import load_results
 from measure.cluster.choice import workers_on
 from measure.console.progress import Status
 from measure.errors import CampaignError
 from measure.explanation.explain_campaign import DEFAULT_MINUTES, DEFAULT_PAIRS, Explained, explain_judged
 from measure.explanation.explain_variant import Judged
+from measure.runs.campaign_file import load_campaign
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -18,9 +18,9 @@ from common.library_sources import is_library_source
 from emulator.counterfactual.served_instructions import instructions_of
 from emulator.events import ACCESS_NONE, OpClass
 from emulator.linux.loader.elf import ElfImage, Symbol
-from measure.explanation.code_layout import functions_of
-from measure.explanation.counter_code import program_image, read_code
 from measure.explanation.explanation_types import Decision
+from measure.program_code.code_layout import functions_of
+from measure.program_code.counter_code import program_image, read_code
 
 _STACK = 2
 _SOURCES = (".c", ".cpp", ".s", ".S", ".zig")  # endings of the names of sources; headers have none, or others

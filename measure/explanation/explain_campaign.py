@@ -9,14 +9,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from measure.campaign.campaign_file import load_campaign
-from measure.campaign.executor import Workers
-from measure.campaign.explained import FILE, FOLDER
-from measure.campaign.machine_kind import check_emulated
-from measure.campaign.plan import Plan
-from measure.campaign.store import Store
 from measure.console.progress import Status, line_width
 from measure.explanation.explain_variant import Judged, chosen, expected_efforts, explain_variant
+from measure.explanation.explained import FILE, FOLDER
 from measure.explanation.explanation_types import Explanation
 from measure.explanation.outlook import Outlook
 from measure.explanation.page import render_page
@@ -24,6 +19,11 @@ from measure.explanation.paired_runs import PLAIN, PairedRuns
 from measure.explanation.remedy_file import write_remedy
 from measure.explanation.summary import as_json
 from measure.result_files import write_result, write_text_atomically
+from measure.runs.campaign_file import load_campaign
+from measure.runs.executor import Workers
+from measure.runs.machine_kind import check_emulated
+from measure.runs.plan import Plan
+from measure.runs.store import Store
 
 DEFAULT_PAIRS = 6
 DEFAULT_MINUTES = 3.0

@@ -7,11 +7,9 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from measure.campaign.campaign_model import Campaign
 from measure.errors import MeasureError
 from measure.explanation.added_counts import change_by_added_counts
 from measure.explanation.compiler_decisions import compare_decisions
-from measure.explanation.counter_code import CounterCode, program_image
 from measure.explanation.explanation_types import CAUSE, LEVEL, Explanation
 from measure.explanation.keep_inlining import kept_inlining
 from measure.explanation.mechanisms import COMPILER, find_mechanisms
@@ -22,6 +20,8 @@ from measure.explanation.relations import Relation, Relations, broken_relations
 from measure.explanation.remedies import CONFIRMING_PAIRS, try_remedies
 from measure.explanation.remedy_candidates import candidates
 from measure.perturbation.analysis_types import Perturbation, Verdict, gravest
+from measure.program_code.counter_code import CounterCode, program_image
+from measure.runs.campaign_model import Campaign
 
 FIRST_PAIRS = 4
 """Pairs of runs after which the causes are looked at first. If one metric and one mechanism are shown to change most,

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from common.cplusplus_symbols import readable_names
-from measure.campaign.builds import catalogue_entry
-from measure.campaign.campaign_model import Program
 from measure.explanation.compiler_decisions import FunctionFacts, function_facts
 from measure.result_files import write_text_atomically
+from measure.runs.builds import catalogue_entry
+from measure.runs.campaign_model import Program
 
 
 @dataclass(frozen=True)

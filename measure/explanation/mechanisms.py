@@ -19,15 +19,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.campaign.run_types import Intervention, Run, RunSpec
-from measure.explanation.code_layout import LayoutMoves, layout_moves
-from measure.explanation.counter_code import CounterCode
 from measure.explanation.explanation_types import LEVEL, Change, Part, direction, estimate, ordered, share_text
 from measure.explanation.lattice import dividends, shapley_values, subsets
 from measure.explanation.orders import INTERACTION, agree, sets_of, steps_of
 from measure.explanation.paired_runs import PLAIN, PairedRuns, ProgramChoice
 from measure.explanation.record_cuts import change_by_cuts
 from measure.explanation.relations import Relations
+from measure.program_code.code_layout import LayoutMoves, layout_moves
+from measure.program_code.counter_code import CounterCode
+from measure.run_types import Intervention, Run, RunSpec
 
 EXECUTED = "executed instructions"
 ACCESSES = "their memory accesses"

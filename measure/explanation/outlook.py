@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from measure.campaign.campaign_model import Campaign
 from measure.console.tables import without_middle
 from measure.console.time_left import clock_text, range_text
 from measure.explanation.orders import ALWAYS_EXACT, MOST_EXACT
+from measure.runs.campaign_model import Campaign
 
 STEPS = {
     "metrics": "metrics",

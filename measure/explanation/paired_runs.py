@@ -15,17 +15,17 @@ import numpy as np
 from common.yaml_document import YamlDocument
 from instrumenter.building.program_build import Build
 from instrumenter.spec.software_metrics import MetricSpec
-from measure.campaign.builds import Builds, make_all, shifted_layouts
-from measure.campaign.campaign_model import Campaign
-from measure.campaign.executor import Workers, execute_plan
-from measure.campaign.plan import Plan, content_keys, sampled_counters
-from measure.campaign.run_types import BASELINE, CounterPlace, Intervention, Run, RunSpec
-from measure.campaign.store import Store
 from measure.errors import MeasureError
-from measure.explanation.counter_code import CounterCode
 from measure.explanation.outlook import Outlook
-from measure.explanation.shared_code import SecondRuns
-from measure.explanation.unseen_counters import UnseenCounters
+from measure.program_code.counter_code import CounterCode
+from measure.program_code.shared_code import SecondRuns
+from measure.program_code.unseen_counters import UnseenCounters
+from measure.run_types import BASELINE, CounterPlace, Intervention, Run, RunSpec
+from measure.runs.builds import Builds, make_all, shifted_layouts
+from measure.runs.campaign_model import Campaign
+from measure.runs.executor import Workers, execute_plan
+from measure.runs.plan import Plan, content_keys, sampled_counters
+from measure.runs.store import Store
 from measure.stats.correlation import Correlations, spearman
 from measure.targets.program_file import program_of
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.campaign.run_types import BEFORE, PROBE, Intervention, ProbePlaces, Run, RunSpec
-from measure.explanation.counter_code import CounterCode, program_image
 from measure.explanation.paired_runs import PLAIN, PairedRuns, ProgramChoice
 from measure.explanation.relations import Relations
+from measure.program_code.counter_code import CounterCode, program_image
+from measure.run_types import BEFORE, PROBE, Intervention, ProbePlaces, Run, RunSpec
 
 _CLOCK = "entries of shared functions"
 _FEWEST_EVENTS = 8  # of the clock in a record

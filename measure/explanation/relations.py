@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from measure.alignment.setting import AlignmentSetting
-from measure.campaign.run_types import Run
 from measure.perturbation.analysis_types import BROKEN, Perturbation
 from measure.perturbation.similarity import Comparison, PreparedRun, near_duplicates, prepare, similarity
+from measure.run_types import Run
 from measure.stats.correlation import fisher_z, spearman
 
 Relation = tuple[str, str]

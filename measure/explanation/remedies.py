@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from measure.campaign.run_types import PLACE_GAP, Run, Trace
 from measure.errors import MeasureError
 from measure.explanation.explanation_types import BEST_FIRST, CAUSE, Change, Remedy
 from measure.explanation.paired_runs import PLAIN, PairedRuns, ProgramChoice
@@ -16,6 +15,7 @@ from measure.explanation.relations import Relations, broken_relations
 from measure.explanation.remedy_candidates import Candidate
 from measure.perturbation.analysis_types import BROKEN, Perturbation
 from measure.perturbation.perturbation import Memo, inner_perturbation, outer_perturbation
+from measure.run_types import PLACE_GAP, Run, Trace
 
 CONFIRMING_PAIRS = 10
 """Further pairs of runs for the best remedies: as many as a campaign has by default."""

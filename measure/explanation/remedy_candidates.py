@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from instrumenter.spec.software_metrics import MetricSpec
-from measure.campaign.run_types import standard_error
 from measure.explanation.keep_inlining import Edited
 from measure.explanation.mechanisms import ACCESSES, COMPILER, LAYOUT
 from measure.explanation.paired_runs import PairedRuns, ProgramChoice
+from measure.run_types import standard_error
 from measure.stats.correlation import spearman
 
 PERIOD = 16

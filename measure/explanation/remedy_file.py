@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from measure.campaign.campaign_model import Campaign
 from measure.explanation.explanation_types import Remedy
 from measure.result_files import write_text_atomically
+from measure.runs.campaign_model import Campaign
 
 
 def remedy_campaign(campaign: Campaign, variant: str, remedy: Remedy) -> dict[str, Any]:

@@ -9,10 +9,10 @@ from typing import Any
 import yaml
 
 from instrumenter.spec.software_metrics import MetricSpec
-from measure.campaign.campaign_model import Program
 from measure.first_campaign.software_choice import Choice
 from measure.first_campaign.trial_run import RECORDS, SHORTEST_RECORD_CYCLES, Trial
 from measure.perturbation.uninformative_metrics import TIED, MetricFinding
+from measure.runs.campaign_model import Program
 
 _WIDTH = 110  # of a line
 

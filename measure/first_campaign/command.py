@@ -21,10 +21,6 @@ from instrumenter.building.program_build import Build
 from instrumenter.building.undeclared_names import undeclared_names
 from instrumenter.errors import CompileFailure, InstrumenterError, MissingProgram
 from measure.built_in.machine import NAME, built_in_machine
-from measure.campaign.builds import Builds
-from measure.campaign.campaign_file import campaign_of
-from measure.campaign.campaign_model import Campaign
-from measure.campaign.run_types import BASELINE
 from measure.console.progress import Status
 from measure.errors import CampaignError, RunError
 from measure.first_campaign.campaign_text import campaign_text, draft_text, percent
@@ -43,6 +39,10 @@ from measure.first_campaign.program_keys import (
 from measure.first_campaign.software_choice import Choice, choose_counters
 from measure.first_campaign.trial_run import Trial, trial_run
 from measure.result_files import check_file_place, write_text_atomically
+from measure.run_types import BASELINE
+from measure.runs.builds import Builds
+from measure.runs.campaign_file import campaign_of
+from measure.runs.campaign_model import Campaign
 
 Result = TypeVar("Result")
 _FLAGS = "-O2"  # of a campaign without flags

@@ -21,7 +21,7 @@ from emulator.events import TraceSelection
 from measure.first_campaign.own_functions import Definition, own_functions
 
 if TYPE_CHECKING:
-    from measure.campaign.campaign_model import Campaign
+    from measure.runs.campaign_model import Campaign
 
 _MOST_LETTERS = 160
 # A `do` ends with its `while`; one that never repeats is no loop.
@@ -86,7 +86,7 @@ def profile(campaign: Campaign, program: Path) -> Profile:
     from emulator.errors import EmulatorError
     from emulator.linux.vfs.files import VirtualFiles
     from emulator.machine import Machine
-    from measure.campaign.plan import program_input
+    from measure.runs.plan import program_input
     from measure.targets.emulated import check_ending, explanation, run_error
 
     stdin, arguments, mapped = program_input(campaign.program)

@@ -22,10 +22,10 @@ from emulator.guest_options import guest_and_host, own_guest_path
 from instrumenter.building.project_tree import TOOL_NAMES, TOOLS
 from instrumenter.errors import BuildFailure, InstrumenterError, SourceError, ToolchainError
 from instrumenter.find.languages import is_cplusplus
-from measure.campaign.build_notices import PendingBuild, waiting
-from measure.campaign.campaign_file import files_at
 from measure.errors import CampaignError
 from measure.programs.compiler_flags import with_paths
+from measure.runs.build_notices import PendingBuild, waiting
+from measure.runs.campaign_file import files_at
 
 _CONFIGURE = "./configure"
 _AT_ONCE = " -j$(nproc)"  # as many commands as there are processors

@@ -10,13 +10,13 @@ from pathlib import Path
 from common.yaml_document import YamlDocument
 from instrumenter.errors import SourceError, SpecError
 from instrumenter.spec.software_metrics import MetricSpec
-from measure.campaign.campaign_model import Campaign
 from measure.campaign.event_counts import Counts, count_events, counting_program
-from measure.campaign.run_types import IntervalUnit
 from measure.errors import CampaignError
 from measure.first_campaign.profile import HotFunction
 from measure.first_campaign.trial_run import counter_findings
 from measure.perturbation.uninformative_metrics import MetricFinding
+from measure.run_types import IntervalUnit
+from measure.runs.campaign_model import Campaign
 
 MOST_FUNCTIONS, MOST_LOOPS = 3, 2
 FEWEST_EVENTS = 100

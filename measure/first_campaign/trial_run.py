@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import yaml
 
-from measure.campaign.campaign_model import Campaign
-from measure.campaign.record_lengths import CYCLES, INSTRUCTIONS, MANY, UnevenRecords, find_uneven
-from measure.campaign.run_types import BASELINE, CounterPlace, IntervalUnit, Run, RunSpec
 from measure.errors import RunError
 from measure.perturbation.uninformative_metrics import MetricFinding, metric_findings
+from measure.run_types import BASELINE, CounterPlace, IntervalUnit, Run, RunSpec
+from measure.runs.campaign_model import Campaign
+from measure.runs.record_lengths import CYCLES, INSTRUCTIONS, MANY, UnevenRecords, find_uneven
 
 if TYPE_CHECKING:
     from instrumenter.building.program_build import Build
@@ -138,7 +138,7 @@ def _timed(
 ) -> Run:  # fmt: skip
     """A run of ``program`` on the campaign's machine, without noise."""
     from emulator.timing.machine_file import machine_text
-    from measure.campaign.plan import program_input
+    from measure.runs.plan import program_input
     from measure.targets import target_named
 
     stdin, arguments, files = program_input(campaign.program)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from measure.campaign.terminal import print_places, print_result
 from measure.console.progress import Status
 from measure.foreign.compare import Levels, compare, summary_of
 from measure.foreign.gather import gather, grouped, matching
 from measure.report.html import render
+from measure.report.terminal import print_places, print_result
 from measure.result_files import SUMMARY_NAME, check_results_place, write_result, write_text_atomically
 from measure.verdict_files.deliver import deliver
 from measure.verdict_files.options import NO_OPTIONS, VerdictOptions

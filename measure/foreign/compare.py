@@ -12,10 +12,7 @@ from numpy.typing import NDArray
 
 from measure.arguments import check_number, check_word
 from measure.campaign.analysis import findings_of_variant, summary
-from measure.campaign.executor import Outcome
 from measure.campaign.provenance import installed
-from measure.campaign.run_types import BASELINE
-from measure.campaign.summary_file import PERTURB_FORMAT
 from measure.foreign.gather import Gathered, measured
 from measure.foreign.trace import ForeignTrace
 from measure.perturbation.analysis_types import DEFAULT_DELTA, VERDICTS, Perturbation
@@ -26,7 +23,10 @@ from measure.perturbation.perturbation import Memo, comparisons, inner_perturbat
 from measure.perturbation.run_order import Order, weighed
 from measure.perturbation.uninformative_metrics import MetricFinding, metric_findings
 from measure.report.model import ReportData, Signals, VariantReport, findings_on_comparisons
+from measure.run_types import BASELINE
+from measure.runs.executor import Outcome
 from measure.stats.correlation import MIN_RECORDS, Correlations, spearman
+from measure.verdict_files.summary_file import PERTURB_FORMAT
 
 INSTRUCTIONS = ("PAPI_TOT_INS", "instructions", "INSTR_RETIRED_ANY", "inst_retired.any")
 CYCLES = ("PAPI_TOT_CYC", "cycles", "cpu-cycles", "CPU_CLK_UNHALTED_CORE", "cpu_clk_unhalted.thread")

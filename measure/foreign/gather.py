@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.suggestions import nearest
-from measure.campaign.run_types import BASELINE
 from measure.foreign.copies import copies
 from measure.foreign.formats import read_trace
 from measure.foreign.trace import ForeignTrace, TraceFileError
 from measure.perturbation.analysis_types import FEWEST_RECORDS
 from measure.perturbation.wording import counted
+from measure.run_types import BASELINE
 
 DEFAULT_VARIANT = "instrumented"
 _ALIKE = 1.25

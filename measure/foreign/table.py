@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.campaign.run_types import HOST
 from measure.foreign.trace import (
     LARGEST,
     ForeignTrace,
@@ -25,6 +24,7 @@ from measure.foreign.trace import (
     read_text,
 )
 from measure.perturbation.wording import counted
+from measure.run_types import HOST
 
 _BOUNDARY = re.compile(
     r"^(|unnamed: 0|index|record|(time|timestamp|begin|end|start|stop)"

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from measure.alignment.setting import DEFAULT_ALIGNMENT, AlignmentSetting
-from measure.campaign.run_types import BASELINE, Run
 from measure.merging.program_progress import EventCurve, progress_boundaries
 from measure.merging.truth import (
     Algorithm,
@@ -26,6 +25,7 @@ from measure.merging.truth import (
     within_baseline,
 )
 from measure.report.model import AlignmentError, AlignmentTruth, ChannelChoice
+from measure.run_types import BASELINE, Run
 
 RUNS_PER_GROUP = 3
 PAIRS_PER_CHOICE = 6  # pairs of runs on which channels are chosen, and as many on which the choice is judged

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from common.plain_json import plain_json
-from measure.campaign.run_types import BASELINE, Run
 from measure.errors import MeasureError
 from measure.ground_truth.alignment import assess_alignment
 from measure.ground_truth.prepare import SAMPLED, Prepared
@@ -36,6 +35,7 @@ from measure.report.model import (
     Signals,
     SoftwareTruth,
 )
+from measure.run_types import BASELINE, Run
 from measure.stats.correlation import Correlations
 
 RUNS_READ = 3

@@ -26,11 +26,11 @@ from emulator.machine import Machine
 from emulator.pmu import CSR_CONTROL, CSR_FIRST_HPM, CSR_LAST_HPM
 from emulator.probes import EventCounter
 from instrumenter.sampler_format import TRACE_PATH
-from measure.campaign.run_types import RunSpec, ended_with
 from measure.errors import MeasureError
 from measure.ground_truth.reference_events import Kind, candidates, kind_of, shared
 from measure.merging.program_progress import EventCurve
 from measure.result_files import write_atomically
+from measure.run_types import RunSpec, ended_with
 from measure.targets.emulated import layout_of
 from measure.targets.program_file import program_of
 
@@ -221,7 +221,7 @@ def _different(specs: Sequence[RunSpec]) -> list[RunSpec]:
 
 
 def _key(specs: Sequence[RunSpec], binaries: Sequence[str]) -> str:
-    from measure.campaign.plan import content_keys
+    from measure.runs.plan import content_keys
 
     text = json.dumps([_FORMAT, OBSERVATIONS, *content_keys(specs), *sorted(binaries)])
     return hashlib.sha256(text.encode()).hexdigest()[:16]

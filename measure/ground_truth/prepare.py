@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from common.yaml_document import YamlDocument
-from measure.campaign.campaign_model import EACH_RUN, Campaign
-from measure.campaign.plan import Plan, content_keys, make_plan
-from measure.campaign.run_types import BASELINE, RunSpec
 from measure.errors import CampaignError
 from measure.ground_truth.calibration import Calibration, calibrate, load_calibration
 from measure.ground_truth.probing import Probing, find_metric_probes
 from measure.ground_truth.sampler import other_mode
 from measure.result_files import write_text_atomically
+from measure.run_types import BASELINE, RunSpec
+from measure.runs.campaign_model import EACH_RUN, Campaign
+from measure.runs.plan import Plan, content_keys, make_plan
 
 FILE_NAME = "ground_truth.json"
 SAMPLED = "baseline by the other sampler"

@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from emulator.linux.loader.elf import ElfImage, load_image
-from measure.campaign.builds import catalogue_entry
-from measure.campaign.campaign_model import Campaign
-from measure.campaign.run_types import BASELINE, AddressRange, ProbePlaces, RunSpec
 from measure.ground_truth.calibration import Calibration, count_events
 from measure.ground_truth.reference_events import Kind, kind_of
 from measure.merging.program_progress import PROGRESS
+from measure.run_types import BASELINE, AddressRange, ProbePlaces, RunSpec
+from measure.runs.builds import catalogue_entry
+from measure.runs.campaign_model import Campaign
 from measure.targets.program_file import program_of
 
 _SymbolicProbe = tuple[tuple[tuple[str, int], ...], tuple[tuple[str, int, int], ...]]

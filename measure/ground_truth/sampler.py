@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from measure.campaign.campaign_model import Campaign
-from measure.campaign.comparison import percent_over
-from measure.campaign.run_types import Run
+from measure.judging.comparison import percent_over
 from measure.perturbation.perturbation import inner_perturbation, outer_perturbation
 from measure.report.model import SamplerTruth
+from measure.run_types import Run
+from measure.runs.campaign_model import Campaign
 from measure.stats.correlation import spearman
 
 Mode = Literal["ideal", "signal"]

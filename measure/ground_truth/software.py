@@ -17,13 +17,13 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.campaign.run_types import BASELINE, PROBE, Run
 from measure.errors import MeasureError
 from measure.ground_truth.calibration import Calibration
 from measure.merging.program_progress import PROGRESS, reference_events_at_boundaries
 from measure.perturbation.analysis_types import VERDICTS, Pair, Perturbation
 from measure.perturbation.verdict import overall_verdict
 from measure.report.model import Control
+from measure.run_types import BASELINE, PROBE, Run
 from measure.stats.correlation import Correlations, fisher_z, spearman
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from measure.campaign.run_types import FORKS, MIGRATED, MULTIPLEXED, SWITCHES, Run
+from measure.run_types import FORKS, MIGRATED, MULTIPLEXED, SWITCHES, Run
 
 
 def disturbances(runs: Sequence[Run]) -> list[str]:

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from measure.campaign.run_command import Finished, make_campaign, read_campaign
-from measure.campaign.run_types import BASELINE, BOUNDARY_COLUMNS, HOST, PLACE_GAP, Run, standard_error
 from measure.errors import MeasureError
 from measure.library.comparisons import Comparison
 from measure.library.plots import CampaignPlots
 from measure.library.progress import console_for
 from measure.result_files import write_atomically
+from measure.run_types import BASELINE, BOUNDARY_COLUMNS, HOST, PLACE_GAP, Run, standard_error
 
 if TYPE_CHECKING:
     import pandas as pd

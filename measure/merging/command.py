@@ -12,13 +12,13 @@ from rich.markup import escape
 from measure.alignment.setting import DEFAULT_ALIGNMENT, AlignmentSetting
 from measure.arguments import check_number
 from measure.campaign import run_command
-from measure.campaign.run_types import BASELINE, Run
-from measure.campaign.summary_file import read_summary
 from measure.console.tables import print_table
 from measure.errors import ArgumentError, CampaignError
 from measure.merging.merge_runs import Merged, MergeError
 from measure.merging.program_progress import EventCurve
 from measure.result_files import SUMMARY_NAME
+from measure.run_types import BASELINE, Run
+from measure.verdict_files.summary_file import read_summary
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,10 @@ from common.listed_names import listed
 from measure.alignment.dtw import normalised_channels
 from measure.alignment.setting import DEFAULT_ALIGNMENT, AlignmentSetting
 from measure.arguments import check_word
-from measure.campaign.run_types import Run
 from measure.errors import MeasureError
 from measure.merging.program_progress import EventCurve, has_reference_events, progress_boundaries
 from measure.merging.spread import Spread, even_spread_of_path, spread_of_progress
+from measure.run_types import Run
 from measure.stats.correlation import average_ranks
 
 if TYPE_CHECKING:

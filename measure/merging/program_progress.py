@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.campaign.run_types import BEFORE, PROBE, Run
+from measure.run_types import BEFORE, PROBE, Run
 
 PROGRESS = "progress"
 """Name of the probe that counts a run's reference events."""

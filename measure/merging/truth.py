@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from measure.alignment.dtw import DEFAULT_BAND, align_normalised, normalised_channels
 from measure.alignment.setting import DEFAULT_ALIGNMENT, AlignmentSetting
-from measure.campaign.run_types import Run
 from measure.merging.merge_runs import MergeError
 from measure.merging.program_progress import (
     PROGRESS,
@@ -26,6 +25,7 @@ from measure.merging.program_progress import (
     reference_events_at_boundaries,
 )
 from measure.merging.spread import spread_of_path
+from measure.run_types import Run
 
 if TYPE_CHECKING:
     import pandas as pd

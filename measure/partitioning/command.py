@@ -11,13 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from measure.arguments import check_number, check_word
-from measure.campaign.campaign_file import load_campaign
-from measure.campaign.executor import Workers
-from measure.campaign.explained import stored_findings
 from measure.campaign.first_use import Preparation
-from measure.campaign.machine_kind import check_emulated
-from measure.campaign.plan_file import load_plan
-from measure.campaign.store import Store
 from measure.cluster.choice import workers_on
 from measure.console.command_words import shown_path, words_of_campaign
 from measure.console.machine_load import command_age_seconds
@@ -25,6 +19,7 @@ from measure.console.progress import Status, fitting, line_width
 from measure.console.tables import print_table
 from measure.console.time_left import clock_text
 from measure.errors import CampaignError
+from measure.explanation.explained import stored_findings
 from measure.partitioning.budget import VALIDATION_SHARE, Budget
 from measure.partitioning.cover import EXACT_METRICS
 from measure.partitioning.group_verdicts import Accept
@@ -36,14 +31,19 @@ from measure.partitioning.search_types import Group, Oracle, Verdict
 from measure.partitioning.timed_search import Session, SessionOracles, SessionResult
 from measure.partitioning.verdict_memory import Memory, RememberingOracle, default_path
 from measure.result_files import write_result, write_text_atomically
+from measure.runs.campaign_file import load_campaign
+from measure.runs.executor import Workers
+from measure.runs.machine_kind import check_emulated
+from measure.runs.plan_file import load_plan
+from measure.runs.store import Store
 
 if TYPE_CHECKING:
     from distributed import Client
     from rich.console import Console
 
     from common.yaml_document import YamlDocument
-    from measure.campaign.campaign_model import Campaign
     from measure.report.elements import Step
+    from measure.runs.campaign_model import Campaign
 
 REPLICATES_FACTOR = 4
 VALIDATION = 1  # the round of runs that are independent of the search's

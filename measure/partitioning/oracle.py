@@ -23,20 +23,20 @@ from typing import Any, TypeVar
 from common.listed_names import listed
 from common.source_digest import source_digest
 from common.yaml_document import YamlDocument
-from measure.campaign.campaign_model import Campaign
-from measure.campaign.executor import Outcome, Workers, execute_plan
-from measure.campaign.looks import judging_design
-from measure.campaign.outlying_runs import outlying_of_groups
-from measure.campaign.plan import make_plan
-from measure.campaign.run_types import BASELINE, Run, RunSpec
-from measure.campaign.store import Store
 from measure.errors import RunError
+from measure.judging.outlying_runs import outlying_of_groups
 from measure.partitioning.group_verdicts import Accept, decide, open_verdict, with_caveat, with_outlying
 from measure.partitioning.search_types import Group, Verdict
 from measure.partitioning.verdict_memory import digest
 from measure.perturbation.analysis_types import Perturbation
 from measure.perturbation.outlying_runs import OutlyingRuns
 from measure.perturbation.perturbation import Memo, inner_perturbation, outer_perturbation
+from measure.run_types import BASELINE, Run, RunSpec
+from measure.runs.campaign_model import Campaign
+from measure.runs.executor import Outcome, Workers, execute_plan
+from measure.runs.looks import judging_design
+from measure.runs.plan import make_plan
+from measure.runs.store import Store
 from measure.stats.correlation import spearman
 
 FIRST_REPLICATES = 3
@@ -47,7 +47,7 @@ _MEASURE = Path(__file__).parents[1]
 JUDGING_SOURCES = tuple(
     _MEASURE / place
     for place in (
-        "alignment", "perturbation", "stats", "campaign/outlying_runs.py", "partitioning/oracle.py",
+        "alignment", "perturbation", "stats", "judging/outlying_runs.py", "partitioning/oracle.py",
         "partitioning/group_verdicts.py", "partitioning/search_types.py",
     )
 )  # fmt: skip

@@ -15,7 +15,7 @@ from measure.result_files import write_text_atomically
 
 if TYPE_CHECKING:
     from common.yaml_document import YamlDocument
-    from measure.campaign.campaign_model import Campaign
+    from measure.runs.campaign_model import Campaign
 
 _PROOFS = {
     "optimal": "Proved: by these verdicts, fewer groups cannot have all metrics.",

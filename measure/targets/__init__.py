@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
-from measure.campaign.run_types import HOST, Run, RunSpec
+from measure.run_types import HOST, Run, RunSpec
 
 _ROOT = Path(__file__).parents[2]
 _ON_EMULATOR = (

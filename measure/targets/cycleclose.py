@@ -15,12 +15,12 @@ from emulator.machine import Machine
 from emulator.pmu import select_metrics
 from emulator.timing.machine_events import Event
 from emulator.timing.machine_file import parse_machine
-from measure.campaign.run_types import Run, RunSpec, Trace
 from measure.cycle_close.rerun import trace_in_two_runs
 from measure.cycle_close.rollback import RollBackTracer
 from measure.cycle_close.tracer import Category, Interval, Settings, Tracer
 from measure.errors import RunError
 from measure.perturbation.analysis_types import FEWEST_RECORDS
+from measure.run_types import Run, RunSpec, Trace
 from measure.targets.emulated import check_ending, core_of, layout_of, run_error
 from measure.targets.program_file import program_of
 

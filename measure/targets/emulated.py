@@ -30,9 +30,9 @@ from emulator.timing.machine_config import MachineConfig
 from emulator.timing.machine_file import parse_machine
 from instrumenter.errors import InstrumenterError
 from instrumenter.sampler_format import TRACE_PATH, read_sampler_trace
-from measure.campaign.run_types import Run, RunSpec, Trace, ended_with
 from measure.errors import FewRecordsError, RunError
 from measure.perturbation.analysis_types import FEWEST_RECORDS
+from measure.run_types import Run, RunSpec, Trace, ended_with
 from measure.targets.program_file import files_of, program_of
 from measure.targets.second_run import MeasuredRun, clock_of, count_in_second_run
 
@@ -226,7 +226,7 @@ def _sample(
     """Run to the end, and take records by the spec's interval, or where its intervention says."""
     addresses = _addresses(machine, spec)
     change = spec.intervention
-    assert spec.interval_unit != "nanoseconds"  # of the host; see `measure.campaign.machine_kind`
+    assert spec.interval_unit != "nanoseconds"  # of the host; see `measure.runs.machine_kind`
     if isinstance(core, CounterfactualCore) and change is not None:
         if change.boundaries:
             return sample_by_progress(machine, pmu, core, change.boundaries, addresses, between)

@@ -11,8 +11,8 @@ import time
 
 import numpy as np
 
-from measure.campaign.run_types import Run, RunSpec
 from measure.errors import FewRecordsError, RunError
+from measure.run_types import Run, RunSpec
 
 NEVER = "PAPI_FSQ_INS"
 _RECORDS = 300

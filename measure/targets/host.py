@@ -23,12 +23,12 @@ from numpy.typing import NDArray
 
 from instrumenter.errors import InstrumenterError
 from instrumenter.host_sampler_format import HostRecords, read_host_trace
-from measure.campaign.run_types import Run, RunSpec, Trace, ended_with
 from measure.errors import FewRecordsError, RunError
 from measure.host.description import HostDescription, parse_host
 from measure.host.metrics import MIGRATIONS, PROCESSOR_TIME, SWITCHES, TICKS, events_of
 from measure.host.processor import SAME_ADDRESSES
 from measure.perturbation.analysis_types import FEWEST_RECORDS
+from measure.run_types import Run, RunSpec, Trace, ended_with
 from measure.targets.program_file import program_of
 
 _PAGE_BYTES = 4096

@@ -9,8 +9,8 @@ from emulator.linux.vfs.files import VirtualFiles
 from instrumenter.building.relink import relinked
 from instrumenter.errors import InstrumenterError
 from instrumenter.sampler_format import TRACE_PATH
-from measure.campaign.run_types import RunSpec
 from measure.errors import RunError
+from measure.run_types import RunSpec
 
 
 def program_of(spec: RunSpec) -> bytes:

@@ -2,7 +2,7 @@
 its progress is that of the measured run at the boundaries of its records.
 
 The counters are in no program that is timed. Both runs have the same input, seed and environment, and progress is
-counted in instructions that both programs execute equally often (`measure.explanation.shared_code` finds them).
+counted in instructions that both programs execute equally often (`measure.program_code.shared_code` finds them).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from emulator.linux.loader.elf import ElfImage
 from emulator.linux.loader.process_image import Layout
 from emulator.linux.vfs.files import VirtualFiles
 from emulator.machine import Machine
-from measure.campaign.run_types import RunSpec, SecondRun, ended_with
 from measure.errors import RunError
+from measure.run_types import RunSpec, SecondRun, ended_with
 from measure.targets.program_file import files_of
 
 _FEWEST_STEPS = 8  # of the clock in a record

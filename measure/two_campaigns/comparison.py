@@ -12,23 +12,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.listed_names import listed
-from measure.campaign.campaign_model import FEWEST_PAIRS
-from measure.campaign.comparison import Compared, compared, runs_of
-from measure.campaign.plan import Plan
 from measure.campaign.run_command import load_results
-from measure.campaign.run_types import BASELINE, Run
-from measure.campaign.summary_file import read_summary
 from measure.errors import CampaignError
+from measure.judging.comparison import Compared, compared, runs_of
 from measure.perturbation.analysis_types import BROKEN, VERDICTS, Verdict, gravest
 from measure.perturbation.outer import Memo
 from measure.perturbation.verdict import overall_verdict
 from measure.perturbation.wording import p_number, p_text
 from measure.report.style import short
+from measure.run_types import BASELINE, Run
+from measure.runs.campaign_model import FEWEST_PAIRS
+from measure.runs.plan import Plan
 from measure.stats.correlation import MOST_AT_CEILING, RHO_CEILING, fisher_z, share_at_ceiling, spearman
 from measure.two_campaigns.across import AcrossRuns, common_duplicates
 from measure.two_campaigns.change_test import FEWEST_RUNS, ChangeTest, compare_changes, smallest_p
 from measure.two_campaigns.design_facts import DesignFact, different_programs, differing_facts
 from measure.two_campaigns.repeated_runs import repeated_variants
+from measure.verdict_files.summary_file import read_summary
 
 _MOST_RUNS = 50  # that are looked at for how many suffice
 NULL_HYPOTHESIS = (

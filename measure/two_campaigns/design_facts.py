@@ -9,8 +9,8 @@ from typing import Any
 
 import yaml
 
-from measure.campaign.plan import Plan
-from measure.campaign.run_types import BASELINE
+from measure.run_types import BASELINE
+from measure.runs.plan import Plan
 
 _ABSENT = "-"
 _MOST_MACHINE_FACTS = 12

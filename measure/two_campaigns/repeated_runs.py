@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from measure.campaign.comparison import runs_of
-from measure.campaign.run_types import BASELINE, Run
 from measure.foreign.copies import content_of, varies
+from measure.judging.comparison import runs_of
+from measure.run_types import BASELINE, Run
 
 
 def repeated_variants(

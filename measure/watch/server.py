@@ -7,10 +7,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from measure.campaign.run_types import BASELINE, NULL_CONTROL
 from measure.console.time_left import clock_text
 from measure.errors import MeasureError
 from measure.report.page import render_page
+from measure.run_types import BASELINE, NULL_CONTROL
 from measure.watch.state import FEWEST_RUNS, CampaignState, Observer
 
 FOLDER = Path(__file__).parent

@@ -16,16 +16,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from measure.campaign.comparison import Comparison, compared, runs_of
-from measure.campaign.plan import Plan
-from measure.campaign.plan_file import FILE_NAME, load_plan
-from measure.campaign.run_types import BASELINE, Run
-from measure.campaign.store import LEDGER_NAME, LOCK_NAME, read_run, trace_name
-from measure.campaign.summary_file import read_summary
 from measure.console.time_left import TimeLeft
 from measure.errors import CampaignError, MeasureError
+from measure.judging.comparison import Comparison, compared, runs_of
 from measure.perturbation.wording import in_words
 from measure.result_files import SUMMARY_NAME
+from measure.run_types import BASELINE, Run
+from measure.runs.plan import Plan
+from measure.runs.plan_file import FILE_NAME, load_plan
+from measure.runs.store import LEDGER_NAME, LOCK_NAME, read_run, trace_name
+from measure.verdict_files.summary_file import read_summary
 
 Phase = Literal["no campaign", "running", "stopped", "analysing", "finished"]
 FEWEST_RUNS = 3

@@ -11,8 +11,8 @@ import pytest
 from experiments.ground_truth import figures, tables
 from experiments.ground_truth.run import PROGRAMS
 from experiments.ground_truth.run import main as run
-from measure.campaign.campaign_file import load_campaign
-from measure.campaign.campaign_model import DEFAULT_RUNS
+from measure.runs.campaign_file import load_campaign
+from measure.runs.campaign_model import DEFAULT_RUNS
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "ground_truth"
 RECORDED = sorted(FOLDER.glob("*.csv"))

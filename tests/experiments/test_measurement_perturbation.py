@@ -21,8 +21,8 @@ from experiments.measurement_perturbation.nulls import count_null_runs, said_of
 from experiments.measurement_perturbation.panels import binned, draw_changes
 from experiments.measurement_perturbation.results import Results
 from experiments.measurement_perturbation.run import main, page_text
-from measure.campaign.campaign_file import load_campaign
 from measure.errors import CampaignError, MeasureError
+from measure.runs.campaign_file import load_campaign
 from tests.measure.demo_program import PROGRAM
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "measurement_perturbation"

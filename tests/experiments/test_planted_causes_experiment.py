@@ -9,8 +9,8 @@ import pytest
 from experiments.planted_causes import find_causes
 from experiments.planted_causes.find_causes import COLUMNS, add_row, examine, read_rows, table
 from experiments.planted_causes.programs import CAUSES, instance
-from measure.campaign.campaign_file import load_campaign
-from measure.campaign.executor import Workers
+from measure.runs.campaign_file import load_campaign
+from measure.runs.executor import Workers
 
 
 @pytest.mark.slow

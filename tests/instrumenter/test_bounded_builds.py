@@ -20,7 +20,7 @@ from common.shared_folders import acquire
 from instrumenter.building.program_build import keep_build, load_build
 from instrumenter.building.project import Project, _Tree
 from instrumenter.rewrite.counter_layout import CounterLayout
-from measure.campaign.run_types import RunSpec
+from measure.run_types import RunSpec
 from measure.targets.program_file import program_of
 
 ROOT = Path(__file__).parents[2]

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from measure.campaign import executor
-from measure.campaign.executor import Workers
-from measure.campaign.run_types import Run, RunSpec
 from measure.errors import RunError
+from measure.run_types import Run, RunSpec
+from measure.runs import executor
+from measure.runs.executor import Workers
 
 
 @contextmanager

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from measure.campaign.summary_file import PERTURB_FORMAT, SUMMARY_FORMAT
 from measure.cycle_close import command as cycleclose_command
-from measure.cycle_close import sampling_check
 from measure.errors import CampaignError, StoreError
 from measure.program_phases import command as phases_command
 from measure.result_files import MADE_BY, check_own_results, check_results_place, write_atomically, write_result
+from measure.sampling_check import check as sampling_check
+from measure.verdict_files.summary_file import PERTURB_FORMAT, SUMMARY_FORMAT
 
 SUMMARIES = {
     "measure run": SUMMARY_FORMAT,

@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 from measure.alignment.dtw import AlignmentError, align, mean_over_runs
 from measure.alignment.setting import DEFAULT_ALIGNMENT, AlignmentSetting
-from measure.campaign.comparison import Comparison, runs_of
 from measure.campaign.run_command import load_results
-from measure.campaign.run_types import BASELINE
 from measure.errors import CampaignError
 from measure.ground_truth.alignment import typical_error
+from measure.judging.comparison import Comparison, runs_of
 from measure.merging.cli import merge
 from measure.merging.program_progress import EventCurve
 from measure.perturbation.perturbation import outer_z
+from measure.run_types import BASELINE
 from measure.stats.correlation import fisher_z, spearman
 from tests.measure.merging.test_merge_command import CAMPAIGN, make_results
 

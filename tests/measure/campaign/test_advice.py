@@ -15,18 +15,18 @@ import yaml
 
 from measure.campaign import analysis
 from measure.campaign.advice import Counted, advice, even_records, more_runs
-from measure.campaign.campaign_file import load_campaign
-from measure.campaign.campaign_model import Campaign
-from measure.campaign.controls import Controls, Injection
-from measure.campaign.looks import History, Look
-from measure.campaign.outlying_runs import how_to_look
 from measure.console.command_words import words_of_campaign
+from measure.judging.controls import Controls, Injection
+from measure.judging.outlying_runs import how_to_look
 from measure.perturbation.analysis_types import Perturbation, Verdict
 from measure.perturbation.finding import Finding
 from measure.perturbation.findings import advice_on, of_one_metric
 from measure.perturbation.missing_runs import forecast
 from measure.perturbation.outlying_runs import OutlyingRuns
 from measure.report.model import ReportData, Signals, VariantReport
+from measure.runs.campaign_file import load_campaign
+from measure.runs.campaign_model import Campaign
+from measure.runs.looks import History, Look
 
 FILE = "CAMPAIGN.yaml"
 GIVEN: dict[str, Any] = {

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from measure.campaign import campaign_file
-from measure.campaign.campaign_file import load_campaign
-from measure.campaign.campaign_model import Campaign
 from measure.errors import CampaignError
+from measure.runs import campaign_file
+from measure.runs.campaign_file import load_campaign
+from measure.runs.campaign_model import Campaign
 
 GOOD = """\
 name: demo

@@ -13,16 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from measure.campaign.campaign_file import load_campaign
-from measure.campaign.campaign_model import Campaign
-from measure.campaign.comparison import compared
-from measure.campaign.looks import History, Other, continued, first_look, load_history
-from measure.campaign.plan import Plan, interleaved, make_plan
-from measure.campaign.plan_file import save_plan
-from measure.campaign.power import Spread, assumed_spread, detectable_change, measured_spread, plan_text
-from measure.campaign.run_types import BASELINE, NULL_CONTROL, Run, RunSpec, Trace
 from measure.errors import CampaignError
+from measure.judging.comparison import compared
+from measure.judging.power import Spread, assumed_spread, detectable_change, measured_spread, plan_text
 from measure.perturbation.verdict import Family
+from measure.run_types import BASELINE, NULL_CONTROL, Run, RunSpec, Trace
+from measure.runs.campaign_file import load_campaign
+from measure.runs.campaign_model import Campaign
+from measure.runs.looks import History, Other, continued, first_look, load_history
+from measure.runs.plan import Plan, interleaved, make_plan
+from measure.runs.plan_file import save_plan
 from tests.measure.demo_program import PROGRAM, source_file
 from tests.measure.perturbation.test_family import evidence
 

@@ -12,12 +12,12 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from measure.campaign import dry_run
-from measure.campaign.campaign_file import load_campaign
 from measure.campaign.dry_run import Estimate, Rate, _plain_plan, _rows, estimate
-from measure.campaign.plan import make_plan
-from measure.campaign.power import assumed_spread, detectable_change
 from measure.cli import main
 from measure.errors import CampaignError
+from measure.judging.power import assumed_spread, detectable_change
+from measure.runs.campaign_file import load_campaign
+from measure.runs.plan import make_plan
 from measure.targets.emulated import PartTiming, time_part
 from tests.measure.demo_program import PROGRAM, SMALL_CAMPAIGN
 from tests.measure.shown_tables import widest_row

@@ -11,10 +11,10 @@ import pytest
 from click.testing import CliRunner, Result
 from rich.console import Console
 
-from measure.campaign.campaign_file import load_campaign
 from measure.campaign.event_counts import CountedRun, count_events, print_counts
 from measure.cli import main
 from measure.errors import CampaignError, RunError
+from measure.runs.campaign_file import load_campaign
 from tests.measure.demo_program import source_file
 from tests.measure.shown_tables import widest_row
 

@@ -13,9 +13,9 @@ from click.testing import CliRunner, Result
 
 from emulator.timing.machine_file import load_machine, machine_text, parse_machine
 from measure.campaign import run_command
-from measure.campaign.campaign_file import load_campaign
 from measure.cli import main
 from measure.errors import CampaignError
+from measure.runs.campaign_file import load_campaign
 from tests.measure.demo_program import PROGRAM, source_file
 from tests.measure.fake_runs import fake_runs_in_this_process
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from emulator.first_use import compile_ahead
 from emulator.timing.machine_file import load_machine
-from measure.campaign.campaign_file import load_campaign
-from measure.campaign.executor import Workers
 from measure.campaign.first_use import Preparation
+from measure.runs.campaign_file import load_campaign
+from measure.runs.executor import Workers
 
 ROOT = Path(__file__).parents[3]
 CAMPAIGN = ROOT / "configs" / "campaigns" / "quickstart.yaml"

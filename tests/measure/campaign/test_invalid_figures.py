@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from instrumenter.building.openmp import NOTICE
-from measure.campaign.builds import BuildFacts
-from measure.campaign.campaign_model import Sampling
 from measure.campaign.invalid_figures import invalid_figures
+from measure.runs.builds import BuildFacts
+from measure.runs.campaign_model import Sampling
 
 NO_OPENMP = NOTICE.format(machine="the emulated machine")
 NO_RUNS: Any = SimpleNamespace(runs=[])

@@ -268,7 +268,7 @@ def test_an_interval_that_is_too_long_ends_the_campaign_with_its_place(folder: P
 
 @pytest.mark.slow
 def test_two_processes_do_not_share_a_directory(folder: Path) -> None:
-    from measure.campaign.store import Store
+    from measure.runs.store import Store
 
     with Store(folder / "out"):
         result = run_fake(folder)
@@ -278,9 +278,9 @@ def test_two_processes_do_not_share_a_directory(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_full_disk_leaves_nothing_half_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import measure.campaign.store
+    import measure.runs.store
 
-    real = measure.campaign.store._write_parquet
+    real = measure.runs.store._write_parquet
     written = 0
 
     def fills_up(path: Path, run: object) -> None:
@@ -291,7 +291,7 @@ def test_full_disk_leaves_nothing_half_written(folder: Path, monkeypatch: pytest
             raise OSError(28, "No space left on device")
         real(path, run)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(measure.campaign.store, "_write_parquet", fills_up)
+    monkeypatch.setattr(measure.runs.store, "_write_parquet", fills_up)
     result = run_fake(folder)
     assert result.exit_code == 1
     output = " ".join(result.output.split())
@@ -397,9 +397,9 @@ def test_programs_are_listed(tmp_path: Path) -> None:
 
 
 def test_shipped_campaigns_are_valid() -> None:
-    from measure.campaign.campaign_file import load_campaign
-    from measure.campaign.campaign_model import Campaign
-    from measure.cycle_close.sampling_check import SamplingCheck, load_check
+    from measure.runs.campaign_file import load_campaign
+    from measure.runs.campaign_model import Campaign
+    from measure.sampling_check.check import SamplingCheck, load_check
 
     paths = sorted((ROOT / "configs" / "campaigns").glob("*.yaml"))
     assert paths

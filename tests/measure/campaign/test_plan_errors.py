@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from measure.campaign.campaign_file import load_campaign
-from measure.campaign.plan import content_keys, make_plan
-from measure.campaign.run_types import RunSpec
 from measure.errors import CampaignError
+from measure.run_types import RunSpec
+from measure.runs.campaign_file import load_campaign
+from measure.runs.plan import content_keys, make_plan
 
 ROOT = Path(__file__).parents[3]
 CAMPAIGN = """\

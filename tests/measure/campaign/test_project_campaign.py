@@ -11,13 +11,13 @@ from click.testing import CliRunner, Result
 
 from common.file_cache import cache_directory
 from emulator.linux.loader.elf import ElfImage, load_image
-from measure.campaign.builds import Builds
-from measure.campaign.campaign_file import load_campaign
 from measure.campaign.event_counts import count_events
-from measure.campaign.plan_file import load_plan
-from measure.campaign.run_types import BASELINE, NULL_CONTROL
 from measure.cli import main
 from measure.errors import CampaignError
+from measure.run_types import BASELINE, NULL_CONTROL
+from measure.runs.builds import Builds
+from measure.runs.campaign_file import load_campaign
+from measure.runs.plan_file import load_plan
 from measure.targets.program_file import program_of
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")

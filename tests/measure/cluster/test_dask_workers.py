@@ -18,17 +18,17 @@ from instrumenter.building.generated_sources import preprocess_all
 from instrumenter.building.program_build import Recipe
 from instrumenter.building.relink import relinked
 from instrumenter.building.toolchain import Toolchain
-from measure.campaign.campaign_file import load_campaign
-from measure.campaign.executor import Workers, execute_plan
-from measure.campaign.plan import make_plan
-from measure.campaign.run_types import Run, RunSpec
-from measure.campaign.store import Store
 from measure.cli import main
 from measure.cluster import dask_workers
 from measure.cluster.dask_workers import ClusterError, connect
 from measure.cluster.identity import difference, machine_identity
 from measure.cluster.shipment import PROGRAM, Packer, unpack, unpacked_spec
 from measure.errors import CampaignError
+from measure.run_types import Run, RunSpec
+from measure.runs.campaign_file import load_campaign
+from measure.runs.executor import Workers, execute_plan
+from measure.runs.plan import make_plan
+from measure.runs.store import Store
 
 distributed = pytest.importorskip("distributed", reason="Dask is an optional dependency")
 ROOT = Path(__file__).parents[3]

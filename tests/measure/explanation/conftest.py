@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from measure.campaign.campaign_file import load_campaign
-from measure.campaign.executor import Workers
-from measure.campaign.plan import make_plan
-from measure.campaign.store import Store
 from measure.explanation.paired_runs import PairedRuns
+from measure.runs.campaign_file import load_campaign
+from measure.runs.executor import Workers
+from measure.runs.plan import make_plan
+from measure.runs.store import Store
 
 DESKTOP = Path(__file__).parents[3] / "configs" / "machines" / "desktop.yaml"
 Planted = Callable[..., PairedRuns]

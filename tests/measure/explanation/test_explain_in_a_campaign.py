@@ -11,14 +11,14 @@ import yaml
 from rich.console import Console
 
 from measure.campaign import run_command
-from measure.campaign.campaign_file import load_campaign
-from measure.campaign.plan import make_plan
 from measure.campaign.run_command import make_campaign, read_campaign
-from measure.campaign.run_types import BASELINE
 from measure.errors import MeasureError
 from measure.explanation import explain_campaign
 from measure.explanation.explain_variant import FIRST_PAIRS
 from measure.explanation.paired_runs import PLAIN, ProgramChoice
+from measure.run_types import BASELINE
+from measure.runs.campaign_file import load_campaign
+from measure.runs.plan import make_plan
 from measure.targets.emulated import EmulatedTarget
 from tests.measure.explanation.conftest import DESKTOP, Planted
 from tests.measure.explanation.test_planted_causes import FRAME

@@ -14,14 +14,14 @@ import pytest
 from rich.console import Console
 
 from instrumenter.spec.software_metrics import MetricSpec
-from measure.campaign import explained
-from measure.campaign.campaign_file import load_campaign
-from measure.campaign.campaign_model import Campaign
+from measure.explanation import explained
 from measure.explanation.explanation_types import Estimate, Explanation, Part, Remedy, ordered, share_text
 from measure.explanation.page import render_page
 from measure.explanation.remedy_file import remedy_campaign, write_remedy
 from measure.explanation.summary import CYCLES_ARE, as_json, remedy_words, sentences
 from measure.explanation.terminal import print_explained
+from measure.runs.campaign_file import load_campaign
+from measure.runs.campaign_model import Campaign
 from tests.measure.explanation.made_up import explanation
 from tests.measure.report.page_structure import csv_in, problems
 

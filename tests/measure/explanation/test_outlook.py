@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from measure.campaign.campaign_file import load_campaign
 from measure.cli import main
 from measure.console.tables import without_middle
 from measure.explanation.outlook import STEPS, Effort, Outlook, efforts
+from measure.runs.campaign_file import load_campaign
 
 QUICKSTART = Path(__file__).parents[3] / "configs" / "campaigns" / "quickstart.yaml"
 MADE = {"metrics": 32, "mechanisms": 29, "places": 8, "remedies": 24, "confirming": 20}

@@ -12,14 +12,14 @@ from emulator.timing.machine_events import FIRST_STATIC, N_STATIC, Event
 from instrumenter.building.program_build import build_program
 from instrumenter.spec.software_metrics import MetricSpec
 from measure.alignment.setting import DEFAULT_ALIGNMENT
-from measure.campaign.campaign_model import Program
-from measure.campaign.run_types import Run, RunSpec, Trace
 from measure.explanation.added_counts import change_by_added_counts, with_counts
 from measure.explanation.compiler_decisions import compare_decisions
 from measure.explanation.keep_inlining import kept_inlining
 from measure.explanation.mechanisms import ACCESSES, COMPILER, EXECUTED, SAMPLER, Mechanisms, find_mechanisms
 from measure.explanation.paired_runs import PLAIN, PairedRuns, ProgramChoice
 from measure.explanation.relations import Relations
+from measure.run_types import Run, RunSpec, Trace
+from measure.runs.campaign_model import Program
 from tests.measure.explanation.conftest import Planted
 
 # Stretches of two kinds and of random lengths; what a stretch does follows from the functions `first` and `second`.

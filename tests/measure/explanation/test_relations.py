@@ -10,12 +10,12 @@ import pytest
 from numpy.typing import NDArray
 
 from measure.alignment.setting import DEFAULT_ALIGNMENT
-from measure.campaign.run_types import Run, RunSpec, Trace
 from measure.explanation.explain_variant import Judged
 from measure.explanation.relations import Relations, broken_relations, relation_text
 from measure.perturbation.analysis_types import VERDICTS
 from measure.perturbation.perturbation import inner_perturbation, outer_perturbation
 from measure.report.model import Signals, VariantReport
+from measure.run_types import Run, RunSpec, Trace
 from measure.stats.correlation import fisher_z, spearman
 
 METRICS = ("loads", "branches", "misses")

@@ -14,7 +14,6 @@ import pytest
 
 from instrumenter.spec.software_metrics import MetricSpec
 from measure.alignment.setting import DEFAULT_ALIGNMENT, AlignmentSetting
-from measure.campaign.run_types import CounterPlace, Run, Trace
 from measure.errors import MeasureError
 from measure.explanation import remedies as tested
 from measure.explanation.explanation_types import Remedy
@@ -23,6 +22,7 @@ from measure.explanation.relations import Relations
 from measure.explanation.remedies import CONFIRMING_PAIRS, CONFIRMING_SHARES, HOPELESS, Judge, try_remedies
 from measure.explanation.remedy_candidates import SECOND_RUN, Candidate, _stand_in, candidates
 from measure.perturbation.analysis_types import Perturbation, Verdict
+from measure.run_types import CounterPlace, Run, Trace
 from measure.targets.program_file import program_of
 from tests.measure.explanation.conftest import Planted
 from tests.measure.explanation.test_explanation import explanation

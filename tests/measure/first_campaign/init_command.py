@@ -6,9 +6,9 @@ from pathlib import Path
 
 from click.testing import CliRunner, Result
 
-from measure.campaign.campaign_file import load_campaign
 from measure.campaign.event_counts import count_events
 from measure.cli import main
+from measure.runs.campaign_file import load_campaign
 
 
 def measure(*arguments: object) -> Result:

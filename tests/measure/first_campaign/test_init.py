@@ -13,14 +13,14 @@ import pytest
 import yaml
 from rich.console import Console
 
-from measure.campaign.builds import Builds
-from measure.campaign.campaign_file import load_campaign
 from measure.campaign.event_counts import count_events, run_untimed
-from measure.campaign.run_types import BASELINE
 from measure.first_campaign import command, trial_run
 from measure.first_campaign.command import tell_written
 from measure.first_campaign.software_choice import Choice
 from measure.perturbation.uninformative_metrics import TIED, MetricFinding
+from measure.run_types import BASELINE
+from measure.runs.builds import Builds
+from measure.runs.campaign_file import load_campaign
 from tests.measure.demo_program import PROGRAM
 from tests.measure.first_campaign.init_command import counted, failed, measure
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from measure.campaign.campaign_file import load_campaign
 from measure.first_campaign.software_choice import _metric_name
+from measure.runs.campaign_file import load_campaign
 from tests.measure.first_campaign.init_command import counted, failed, measure
 
 SHAPES = """\

@@ -17,12 +17,12 @@ from click.testing import CliRunner, Result
 from numpy.typing import NDArray
 
 from measure.campaign.analysis import SUMMARY_JSON_SCHEMA, analyse, summary
-from measure.campaign.executor import Outcome
-from measure.campaign.plan_file import load_plan
-from measure.campaign.store import Store
 from measure.cli import _Commands
 from measure.cli import main as measure
 from measure.foreign.cli import perturb
+from measure.runs.executor import Outcome
+from measure.runs.plan_file import load_plan
+from measure.runs.store import Store
 from measure.stats.synthetic import Disturbance, synthetic_program
 
 ROOT = Path(__file__).parent.parent.parent.parent

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from measure.campaign.run_types import BASELINE, ProbePlaces, Run, RunSpec, Trace
 from measure.merging.program_progress import PROGRESS, EventCurve, reference_events_at_boundaries
 from measure.merging.truth import alignment_error, true_positions, truth_resolution
+from measure.run_types import BASELINE, ProbePlaces, Run, RunSpec, Trace
 
 SPEC = RunSpec(
     variant=BASELINE, replicate=0, seed=1, build_key="", binary="", arguments=(), stdin=None, files=(), machine="",

@@ -13,11 +13,11 @@ from click.testing import CliRunner
 import measure
 from instrumenter.building.project import Project, ProjectRecipe
 from instrumenter.building.toolchain import HOST_TARGET
-from measure.campaign.campaign_file import load_campaign
-from measure.campaign.plan_file import load_plan
 from measure.cli import main
 from measure.errors import CampaignError
 from measure.host.metrics import METRICS, why_not
+from measure.runs.campaign_file import load_campaign
+from measure.runs.plan_file import load_plan
 
 PROGRAM = r"""
 #include <stdlib.h>

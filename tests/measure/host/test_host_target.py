@@ -18,7 +18,12 @@ from instrumenter.building.toolchain import HOST_TARGET, Toolchain
 from instrumenter.errors import InstrumenterError
 from instrumenter.host_sampler_format import MAGIC, read_host_trace
 from instrumenter.spec.software_metrics import MetricSpec
-from measure.campaign.run_types import (
+from measure.errors import RunError
+from measure.host.description import host_text, identity_of, parse_host
+from measure.host.disturbances import disturbances, forks, multiplexed
+from measure.host.metrics import why_not
+from measure.host.processor import can_fix_addresses
+from measure.run_types import (
     BASELINE,
     FORKS,
     HOST,
@@ -30,11 +35,6 @@ from measure.campaign.run_types import (
     RunNoise,
     RunSpec,
 )
-from measure.errors import RunError
-from measure.host.description import host_text, identity_of, parse_host
-from measure.host.disturbances import disturbances, forks, multiplexed
-from measure.host.metrics import why_not
-from measure.host.processor import can_fix_addresses
 from measure.targets import host as host_target
 from measure.targets.host import HostTarget
 

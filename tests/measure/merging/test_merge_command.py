@@ -10,10 +10,10 @@ import pytest
 from click.testing import CliRunner, Result
 from markupsafe import escape
 
-from measure.campaign.executor import Outcome, execute_plan
 from measure.cli import _Commands
 from measure.merging.cli import merge
 from measure.merging.command import load_results
+from measure.runs.executor import Outcome, execute_plan
 from tests.measure.demo_program import source_file
 from tests.measure.report.page_structure import csv_in, figures_without_caption_or_data, problems
 from tests.measure.shown_tables import widest_row
@@ -37,10 +37,10 @@ PROGRAM = "void work(void) {}\nint main(void) { for (int i = 0; i < 9; i++) work
 
 
 def make_results(folder: Path, campaign: str = CAMPAIGN, name: str = "out") -> Outcome:
-    from measure.campaign.campaign_file import load_campaign
-    from measure.campaign.plan import make_plan
-    from measure.campaign.plan_file import save_plan
-    from measure.campaign.store import Store
+    from measure.runs.campaign_file import load_campaign
+    from measure.runs.plan import make_plan
+    from measure.runs.plan_file import save_plan
+    from measure.runs.store import Store
 
     if not (folder / "demo.c").exists():
         (folder / "demo.c").symlink_to(source_file(PROGRAM))

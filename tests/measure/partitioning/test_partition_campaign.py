@@ -10,10 +10,6 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from measure.campaign.campaign_file import load_campaign
-from measure.campaign.plan import make_plan
-from measure.campaign.plan_file import load_plan
-from measure.campaign.store import Store
 from measure.console.command_words import shown_path
 from measure.errors import CampaignError, RunError
 from measure.partitioning import command
@@ -25,6 +21,10 @@ from measure.partitioning.search_types import Group, Verdict
 from measure.partitioning.verdict_memory import Memory, RememberingOracle
 from measure.perturbation.analysis_types import Perturbation
 from measure.perturbation.perturbation import inner_perturbation
+from measure.runs.campaign_file import load_campaign
+from measure.runs.plan import make_plan
+from measure.runs.plan_file import load_plan
+from measure.runs.store import Store
 from measure.stats.correlation import Correlations, spearman
 from tests.measure.demo_program import PROGRAM, source_file
 from tests.measure.fake_runs import fake_runs_in_this_process

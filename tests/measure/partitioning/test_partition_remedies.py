@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from measure.campaign.campaign_file import load_campaign
-from measure.campaign.explained import stored_findings
-from measure.campaign.plan import make_plan
-from measure.campaign.plan_file import save_plan
+from measure.explanation.explained import stored_findings
 from measure.partitioning.command import _remedies
 from measure.perturbation.finding import RESULTS
+from measure.runs.campaign_file import load_campaign
+from measure.runs.plan import make_plan
+from measure.runs.plan_file import save_plan
 from tests.measure.demo_program import PROGRAM, SMALL_CAMPAIGN, source_file
 
 

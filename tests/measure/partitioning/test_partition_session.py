@@ -22,7 +22,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.interrupts import OutOfTime, Terminated
-from measure.campaign.campaign_file import load_campaign
 from measure.partitioning import command
 from measure.partitioning.budget import Budget
 from measure.partitioning.cli import partition
@@ -31,6 +30,7 @@ from measure.partitioning.result import PartitionResult, summary_of
 from measure.partitioning.search_types import Group, Verdict
 from measure.partitioning.synthetic import SyntheticOracle
 from measure.partitioning.timed_search import Session, SessionOracles, SessionResult
+from measure.runs.campaign_file import load_campaign
 from tests.measure.demo_program import source_file
 from tests.measure.report.page_structure import problems
 

@@ -14,16 +14,16 @@ import yaml
 from click.testing import CliRunner, Result
 
 from common.interrupts import OutOfTime
-from measure.campaign import executor
-from measure.campaign.campaign_file import load_campaign
-from measure.campaign.run_types import BASELINE, RunSpec
-from measure.campaign.store import Store
 from measure.errors import RunError
 from measure.partitioning import command, oracle
 from measure.partitioning.budget import Budget
 from measure.partitioning.cli import partition
 from measure.partitioning.oracle import CampaignOracle, Settings, in_turn
 from measure.partitioning.search_types import Group, Verdict
+from measure.run_types import BASELINE, RunSpec
+from measure.runs import executor
+from measure.runs.campaign_file import load_campaign
+from measure.runs.store import Store
 from tests.measure.demo_program import PROGRAM, source_file
 
 ROOT = Path(__file__).parents[3]

@@ -8,20 +8,20 @@ import numpy as np
 import pytest
 
 from common.source_digest import source_digest
-from measure.campaign.campaign_file import load_campaign
-from measure.campaign.store import Store
 from measure.errors import StoreError
 from measure.partitioning import oracle
 from measure.partitioning.oracle import JUDGING_SOURCES, CampaignOracle, Settings
 from measure.partitioning.search_types import Verdict
 from measure.partitioning.verdict_memory import Memory
+from measure.runs.campaign_file import load_campaign
+from measure.runs.store import Store
 from tests.measure.demo_program import PROGRAM, SMALL_CAMPAIGN
 from tests.test_layers import MODULES, imports
 
 # Modules that judge nothing: they make runs, which have keys of their own, store, look up and name.
 WITHOUT_VERDICTS = (
-    "measure.campaign.campaign_model", "measure.campaign.comparison", "measure.campaign.executor",
-    "measure.campaign.looks", "measure.campaign.plan", "measure.campaign.run_types", "measure.campaign.store",
+    "measure.runs.campaign_model", "measure.judging.comparison", "measure.runs.executor",
+    "measure.runs.looks", "measure.runs.plan", "measure.run_types", "measure.runs.store",
     "measure.errors", "measure.partitioning.verdict_memory",
 )  # fmt: skip
 

@@ -20,7 +20,6 @@ from rich.console import Console
 
 from measure.campaign.analysis import SUMMARY_JSON_SCHEMA, analyse
 from measure.campaign.run_command import load_results
-from measure.campaign.terminal import print_result
 from measure.cli import main
 from measure.perturbation.analysis_types import Pair, Perturbation, Verdict
 from measure.perturbation.uninformative_metrics import TIED, caveat, metric_findings
@@ -28,6 +27,7 @@ from measure.perturbation.wording import in_words, p_number, p_text, pair_in_wor
 from measure.report.ground_truth_section import source_error
 from measure.report.html import render
 from measure.report.model import MetricSource, ReportData
+from measure.report.terminal import print_result
 from tests.measure.demo_program import PROGRAM as DEMO
 from tests.measure.fake_runs import fake_runs_in_this_process
 

@@ -11,8 +11,6 @@ import numpy as np
 import pandas as pd
 
 from measure.cycle_close import trace_page
-from measure.cycle_close.sampling_check import SamplingResult, load_check
-from measure.cycle_close.sampling_check_page import render_check
 from measure.cycle_close.tracer import BY_DEFAULT
 from measure.explanation.page import render_page as explanation_page
 from measure.merging.merge_runs import Merged, merge_runs
@@ -30,6 +28,8 @@ from measure.program_phases.page import Shown
 from measure.program_phases.page import render_page as phases_page
 from measure.program_phases.points import simulation_points
 from measure.report.html import render
+from measure.sampling_check.check import SamplingResult, load_check
+from measure.sampling_check.page import render_check
 from measure.two_campaigns.change_test import ChangeTest
 from measure.two_campaigns.comparison import CampaignsCompared, PairChange, SideVerdicts, VariantChange
 from measure.two_campaigns.design_facts import DesignFact

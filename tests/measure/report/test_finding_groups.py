@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from measure.campaign.terminal import print_result
 from measure.perturbation.finding import RESULTS, Finding
 from measure.report.finding_groups import FindingGroup, grouped
 from measure.report.html import render
 from measure.report.model import ReportData
+from measure.report.terminal import print_result
 from tests.measure.report.page_structure import problems
 from tests.measure.report.synthetic_report import synthetic_report
 

@@ -8,12 +8,12 @@ import jsonschema
 from rich.console import Console
 
 from measure.campaign.analysis import SUMMARY_JSON_SCHEMA, summary
-from measure.campaign.executor import Outcome
-from measure.campaign.terminal import print_result
 from measure.perturbation.outlying_runs import OutlyingRuns
 from measure.perturbation.uninformative_metrics import MetricFinding
 from measure.report.html import render
 from measure.report.next_steps import next_steps
+from measure.report.terminal import print_result
+from measure.runs.executor import Outcome
 from measure.verdict_files.verdict_summary import verdict_document
 from measure.verdict_files.verdict_table import table_of
 from tests.measure.report.page_structure import problems

@@ -16,10 +16,10 @@ from instrumenter.building.program_build import Recipe, SamplerConfig, build_pro
 from instrumenter.building.toolchain import Toolchain
 from instrumenter.sampler_format import read_sampler_trace
 from instrumenter.spec.software_metrics import MetricSpec
-from measure.campaign.campaign_model import Noise
-from measure.campaign.plan import content_keys
-from measure.campaign.run_types import BASELINE, CounterPlace, RunNoise, RunSpec
 from measure.errors import RunError
+from measure.run_types import BASELINE, CounterPlace, RunNoise, RunSpec
+from measure.runs.campaign_model import Noise
+from measure.runs.plan import content_keys
 from measure.targets import emulated
 from measure.targets.emulated import EmulatedTarget, hotness_threshold
 

@@ -15,16 +15,16 @@ from click.testing import CliRunner
 
 import measure
 from emulator.linux.loader.elf import load_image
-from measure.campaign.campaign_file import load_campaign
 from measure.campaign.dry_run import estimate
-from measure.campaign.executor import Workers, execute_plan
-from measure.campaign.plan import Plan, content_keys, make_plan
-from measure.campaign.run_types import BASELINE, PLACE_GAP, PROBE, ProbePlaces, RunSpec
-from measure.campaign.store import Store
 from measure.cli import main
 from measure.cluster.shipment import Packer, unpack, unpacked_spec
 from measure.errors import CampaignError, RunError
-from measure.explanation.shared_code import shared_code
+from measure.program_code.shared_code import shared_code
+from measure.run_types import BASELINE, PLACE_GAP, PROBE, ProbePlaces, RunSpec
+from measure.runs.campaign_file import load_campaign
+from measure.runs.executor import Workers, execute_plan
+from measure.runs.plan import Plan, content_keys, make_plan
+from measure.runs.store import Store
 from measure.targets.emulated import EmulatedTarget
 from measure.targets.program_file import program_of
 from tests.measure.campaign.test_dry_run import QUIET

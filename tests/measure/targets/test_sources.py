@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from measure.campaign import plan
-from measure.campaign.plan import content_keys
-from measure.campaign.run_types import RunSpec
+from measure.run_types import RunSpec
+from measure.runs import plan
+from measure.runs.plan import content_keys
 from measure.targets import target_named, target_sources
 from tests.test_layers import MODULES, imports
 
 ROOT = Path(__file__).parents[3]
 # Code that decides no count: types and the version of a spec's identity, errors, checks of what users give.
 WITHOUT_INFLUENCE = (
-    "measure.campaign.run_types", "measure.errors", "measure.arguments", "measure.perturbation.analysis_types"
+    "measure.run_types", "measure.errors", "measure.arguments", "measure.perturbation.analysis_types"
 )  # fmt: skip
 # By target, packages whose sources are not part of its keys, although its module imports from them: the instrumenter's
 # are part of the program's key, and on the host the emulator only has names and constants for programs' files.

@@ -20,9 +20,9 @@ from urllib.request import urlopen
 import pytest
 from click.testing import CliRunner, Result
 
-from measure.campaign.store import Store
 from measure.cli import main
 from measure.errors import CampaignError, MeasureError
+from measure.runs.store import Store
 from measure.watch.server import WatchServer, render_watch
 from measure.watch.state import CampaignState, GroupState, Observer
 from tests.measure.demo_program import PROGRAM
@@ -147,7 +147,7 @@ def test_a_paired_campaign_has_no_verdict_before_it_has_enough_pairs(begun: Path
 def test_failed_runs_are_told(begun: Path) -> None:
     saved = json.loads((begun / "plan.json").read_text())["runs"]
     with Store(begun) as store:
-        from measure.campaign.run_types import RunSpec
+        from measure.run_types import RunSpec
 
         store.save_failure(saved[26]["key"], RunSpec.from_json(saved[26]["spec"]), "the program ended with <3>")
     state = Observer(begun).state()

@@ -1,0 +1,1 @@
+"""Compares the runs of a campaign: verdicts of variants, controls, outlying runs, and what the runs can find."""

@@ -1,0 +1,1 @@
+"""Checks that sampling by phases does not perturb what its traces say."""

@@ -1,0 +1,68 @@
+"""Which runs of a plan are made after one that failed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from pathlib import Path
+
+from measure.errors import RunError
+from measure.run_types import Run, RunSpec
+from measure.runs.executor import Outcome, Workers, execute_plan, make_run
+from measure.runs.store import Store
+
+
+def fake_spec(number: int, *arguments: str) -> RunSpec:
+    return RunSpec(
+        "baseline", number, number, "key", "none", arguments, None, (), "machine", "m.yaml",
+        ("PAPI_TOT_CYC", "PAPI_TOT_INS"), (), "ideal", 1000, "cycles", target="fake",
+    )  # fmt: skip
+
+
+class InThisProcess(Workers):
+    """Makes the first ``ended`` runs when they are submitted, and none of the others."""
+
+    def __init__(self, ended: int) -> None:
+        super().__init__(1)
+        self.futures: list[Future[Run | RunError]] = []
+        self._ended = ended
+
+    def submit(self, spec: RunSpec) -> Future[Run | RunError]:
+        future: Future[Run | RunError] = Future()
+        if len(self.futures) < self._ended:
+            future.set_result(make_run(spec))
+        self.futures.append(future)
+        return future
+
+
+def executed(specs: Sequence[RunSpec], folder: Path, ended: int) -> tuple[Outcome, list[bool]]:
+    """What became of the specs, and for each whether its run was cancelled."""
+    workers = InThisProcess(ended)
+    with Store(folder) as store:
+        outcome = execute_plan(specs, store, workers=workers)
+    return outcome, [future.cancelled() for future in workers.futures]
+
+
+def test_the_others_are_not_made_when_the_first_run_has_too_few_records(tmp_path: Path) -> None:
+    specs = [fake_spec(number, "short") for number in range(4)]
+    outcome, cancelled = executed(specs, tmp_path, ended=1)
+    assert cancelled == [False, True, True, True]
+    assert len(outcome.failures) == 1
+    assert outcome.too_short == "the run has only 5 records of 1000 cycles"
+
+
+def test_another_failure_of_one_run_stops_nothing(tmp_path: Path) -> None:
+    specs = [fake_spec(0, "fail"), fake_spec(1)]
+    outcome, cancelled = executed(specs, tmp_path, ended=2)
+    assert cancelled == [False, False]
+    assert (len(outcome.runs), len(outcome.failures), outcome.too_short) == (1, 1, "")
+
+
+def test_a_finished_run_is_not_lost_and_lets_the_others_be_made(tmp_path: Path) -> None:
+    both = [fake_spec(0, "short"), fake_spec(1)]
+    executed(both, tmp_path, ended=2)  # whichever of both is looked at first
+    with Store(tmp_path) as store:
+        assert execute_plan(both[1:], store).reused == 1
+    outcome, cancelled = executed([both[1], both[0], fake_spec(2)], tmp_path, ended=2)
+    assert not any(cancelled)
+    assert (len(outcome.runs), outcome.too_short) == (2, "")
