@@ -23,7 +23,7 @@ from pydantic import (
 
 from common.suggestions import nearest
 from common.yaml_document import YamlDocument, problem_at
-from measure.cycle_close.tracer import Settings
+from measure.cycle_close.tracer import TracerSettings
 from measure.errors import CampaignError
 from measure.programs.catalogue import load_catalogue
 
@@ -78,7 +78,7 @@ class Reproduction(BaseModel):
     @model_validator(mode="after")
     def _check_configurations(self) -> Reproduction:
         for name, configuration in self.configurations.items():
-            known = [field.name for field in fields(Settings) if field.name not in _SWEPT]
+            known = [field.name for field in fields(TracerSettings) if field.name not in _SWEPT]
             for key, value in configuration.items():
                 if key == _SAMPLES:
                     if not isinstance(value, int) or value < 1:
@@ -99,11 +99,11 @@ class Reproduction(BaseModel):
                 raise problem_at(f"got {first['input']!r}: {first['msg']}", "configurations", name, key) from None
         return self
 
-    def settings(self, configuration: str, interval_instructions: int, threshold: float) -> Settings:
+    def settings(self, configuration: str, interval_instructions: int, threshold: float) -> TracerSettings:
         """Settings of a sampling configuration."""
         given = {key: value for key, value in self.configurations[configuration].items() if key != _SAMPLES}
         swept: dict[str, Any] = {"interval_instructions": interval_instructions, "threshold": threshold}
-        return TypeAdapter(Settings).validate_python({**given, **swept})
+        return TypeAdapter(TracerSettings).validate_python({**given, **swept})
 
     def samples(self, configuration: str) -> int:
         """Samples a phase of a configuration that runs the program twice; 0 for one that samples as it goes."""
@@ -121,7 +121,7 @@ class Task:
     catalogue: Path
     machine: Path
     lengths: tuple[int, ...]
-    settings: Settings | None = None
+    settings: TracerSettings | None = None
     samples: int = 0
 
     @property

@@ -46,7 +46,7 @@ from instrumenter.building.program_build import build_program  # noqa: E402
 from measure.cycle_close.rerun import trace_in_two_runs  # noqa: E402
 from measure.cycle_close.reuse import WaitModel  # noqa: E402
 from measure.cycle_close.rollback import RollBackTracer  # noqa: E402
-from measure.cycle_close.tracer import BY_DEFAULT, Settings, Tracer, profile_selection, signatures_for, table_for  # noqa: E402
+from measure.cycle_close.tracer import BY_DEFAULT, Tracer, TracerSettings, profile_selection, signatures_for, table_for  # noqa: E402
 
 PROGRAMS = ("bwtzip", "netsimplex", "chess", "ooosim", "nbody", "jpegish", "lz77")
 LINES = replace(BY_DEFAULT, wait_step=0.0)
@@ -55,13 +55,13 @@ WAYS = {
     "signatures": replace(LINES, warm_up="queues", warm_references=0, warm_branches=0),
     "+ lines": LINES,
     "+ waiting": BY_DEFAULT,
-    "+ queues": Settings(),
-    "full": Settings(everything=True),
+    "+ queues": TracerSettings(),
+    "full": TracerSettings(everything=True),
     "predicting": LINES,
     "data": BY_DEFAULT,
     "roll back": replace(BY_DEFAULT, roll_back=True),
     "two runs": BY_DEFAULT,
-    "paper": Settings(),
+    "paper": TracerSettings(),
 }
 LINES_ONLY = TraceSelection(counts=True, line_bits=5)
 SWITCHES = 3000
@@ -112,7 +112,7 @@ def run(way: str, elf: str, size: str, interval: int) -> dict[str, float]:
     return {"seconds": seconds, "simulated": simulated / instructions}
 
 
-def watch(machine: Machine, config: MachineConfig, settings: Settings) -> None:
+def watch(machine: Machine, config: MachineConfig, settings: TracerSettings) -> None:
     """Signatures, phases and what else ``settings`` ask for, many intervals at a time."""
     table, maker, model = table_for(settings), signatures_for(settings), WaitModel(config)
     machine.observe(profile_selection(settings, model))

@@ -19,7 +19,7 @@ from emulator.timing.machine_file import load_machine
 from instrumenter.building.program_build import build_program
 from measure.cycle_close.command import Job, trace_job
 from measure.cycle_close.rates import pointwise_deviation, whole_run_error
-from measure.cycle_close.tracer import BY_DEFAULT, Settings
+from measure.cycle_close.tracer import BY_DEFAULT, TracerSettings
 
 MACHINE = Path("configs/machines/desktop.yaml")
 PROGRAMS = {
@@ -72,7 +72,7 @@ def measure(source: str, folder: Path) -> dict[str, tuple[float, float]]:
     path.write_text(source)
     elf, config = build_program([path], ["-O2"]).elf_path, load_machine(MACHINE)
     job = Job(elf, (), MACHINE, None, 1, 0)
-    full = trace_job(job, elf, config, Settings(20_000, everything=True), None).table
+    full = trace_job(job, elf, config, TracerSettings(20_000, everything=True), None).table
     found = {}
     for name, (kind, dimensions) in SIGNATURES.items():
         settings = replace(BY_DEFAULT, interval_instructions=20_000, signature=kind, dimensions=dimensions)  # type: ignore[arg-type]

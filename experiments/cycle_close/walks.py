@@ -17,7 +17,7 @@ from emulator.timing.machine_file import load_machine
 from instrumenter.building.program_build import build_program
 from measure.cycle_close.command import Job, trace_job
 from measure.cycle_close.rates import pointwise_deviation, whole_run_error
-from measure.cycle_close.tracer import BY_DEFAULT, Settings
+from measure.cycle_close.tracer import BY_DEFAULT, TracerSettings
 
 MACHINES = ("desktop", "strongarm")
 WALKS = {
@@ -84,7 +84,7 @@ def measure(
 def deviations(elf: Path, arguments: tuple[str, ...], machine: Path, interval: int) -> dict[str, tuple]:
     """By sampling configuration: mean deviation of CPI, that of the whole run, and the part simulated, in percent."""
     config = load_machine(machine)
-    full = trace_job(Job(elf, arguments, machine), elf, config, Settings(interval, everything=True), None).table
+    full = trace_job(Job(elf, arguments, machine), elf, config, TracerSettings(interval, everything=True), None).table
     found = {}
     for configuration, (settings, samples) in CONFIGURATIONS.items():
         job = Job(elf, arguments, machine, samples=samples)

@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from common.atomic_files import filling
 from experiments.false_alarms.simulate import clopper_pearson
-from measure.judging.comparison import Comparison
+from measure.judging.comparison import VariantComparison
 from measure.perturbation.analysis_types import gravest
 from measure.run_types import BASELINE, NULL_CONTROL, Run
 from measure.runs.campaign_file import load_campaign
@@ -85,7 +85,7 @@ def null_campaigns(program: str, machine: str, campaigns: int, workers: int, fol
     rows: list[list[object]] = []
     for number in range(campaigns):
         baselines, runs = (of_campaign(outcome.runs, variant, number) for variant in (BASELINE, NULL_CONTROL))
-        comparison = Comparison(campaign, baselines, {NULL_CONTROL: runs})
+        comparison = VariantComparison(campaign, baselines, {NULL_CONTROL: runs})
         found = comparison.within_runs(NULL_CONTROL), comparison.across_runs(NULL_CONTROL)
         verdict = gravest([one.verdict for one in found])
         significant = any(one.p_value <= one.level for one in found)

@@ -22,7 +22,7 @@ from experiments.remedies.statements import aggregated_statements
 from measure.campaign.analysis import verdicts_of_variants
 from measure.campaign.run_command import make_campaign
 from measure.explanation.explain_campaign import DEFAULT_PAIRS, explain_judged
-from measure.explanation.explain_variant import Judged
+from measure.explanation.explain_variant import VariantPerturbation
 from measure.explanation.explained import FOLDER
 from measure.explanation.explanation_types import Explanation
 from measure.explanation.paired_runs import PLAIN, PairedRuns, ProgramChoice
@@ -55,7 +55,9 @@ def examine(
     with Timed() as campaign_time:
         finished = make_campaign(path, directory, Console(quiet=True), workers=workers, settings=settings)
     plan = finished.result.plan
-    judged = {variant: Judged(*found) for variant, found in verdicts_of_variants(plan, finished.outcome).items()}
+    judged = {
+        variant: VariantPerturbation(*found) for variant, found in verdicts_of_variants(plan, finished.outcome).items()
+    }
     with Timed() as explain_time, Workers(workers) as makers:
         explained = explain_judged(plan, judged, directory, Console(quiet=True), workers=makers)
     variants: dict[str, Entry] = {
@@ -99,7 +101,7 @@ def _processor_seconds() -> float:
     return sum(one.ru_utime + one.ru_stime for one in used)
 
 
-def _explanation(found: Explanation, judged: Judged) -> Entry:
+def _explanation(found: Explanation, judged: VariantPerturbation) -> Entry:
     """What `measure explain` says of a variant."""
     entry: Entry = as_json([found], {}, "")["variants"][found.variant]
     for key in ("counter_lines", "compiler_decisions", "sentences", "relations", "sites"):
@@ -111,7 +113,7 @@ def _explanation(found: Explanation, judged: Judged) -> Entry:
     }  # fmt: skip
 
 
-def sets_of_metrics(paired: PairedRuns, variant: str, judged: Judged) -> list[Entry]:
+def sets_of_metrics(paired: PairedRuns, variant: str, judged: VariantPerturbation) -> list[Entry]:
     """Every set of the variant's metrics, judged as the best remedies are, in further pairs of runs."""
     paired = paired.further(CONFIRMING_PAIRS)
     metrics = paired.campaign.variant_sets()[variant]
@@ -136,7 +138,7 @@ def _overhead(runs: list[Run], plain: list[Run], key: str) -> float:
     return round(100 * (float(np.mean(ratios)) - 1), 4)
 
 
-def _confirmed(found: Explanation, judged: Judged) -> int:
+def _confirmed(found: Explanation, judged: VariantPerturbation) -> int:
     """Relations whose change in the explanation's own pairs of runs lies in the interval of the campaign's."""
     wide = {
         (pair.a, pair.b): pair.simultaneous

@@ -19,7 +19,7 @@ from measure.explanation.explained import FOLDER
 from measure.host.description import parse_host
 from measure.host.disturbances import disturbances
 from measure.host.processor import warnings as warnings_about
-from measure.judging.comparison import Comparison, percent_over, runs_of
+from measure.judging.comparison import VariantComparison, percent_over, runs_of
 from measure.judging.controls import Controls, judge_controls
 from measure.judging.outlying_runs import how_to_look, runs_that_stand_out
 from measure.perturbation.analysis_types import BROKEN, VERDICTS, Perturbation
@@ -62,7 +62,7 @@ def analyse(
     outlying = runs_that_stand_out(campaign, outcome.runs)
     variants = []
     by_variant = _runs_of_variants(plan, outcome)
-    comparison = Comparison(campaign, baselines, by_variant, progress, aligner)
+    comparison = VariantComparison(campaign, baselines, by_variant, progress, aligner)
     for name, runs in by_variant.items():
         metrics = campaign.variant_sets()[name]
         judged = comparison.judged(name)
@@ -136,7 +136,7 @@ def verdicts_of_variants(
 ) -> dict[str, tuple[Perturbation, Perturbation | None]]:
     """The perturbation within a run, and across runs if the campaign aligns them, of each variant that has runs."""
     by_variant = _runs_of_variants(plan, outcome)
-    comparison = Comparison(plan.campaign, runs_of(outcome.runs, BASELINE), by_variant, aligner=aligner)
+    comparison = VariantComparison(plan.campaign, runs_of(outcome.runs, BASELINE), by_variant, aligner=aligner)
     return {
         name: (comparison.within_runs(name), comparison.across_runs(name) if plan.campaign.outer else None)
         for name in by_variant

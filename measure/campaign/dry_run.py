@@ -71,7 +71,7 @@ class Rate:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class PlanEstimate:
     """What a campaign takes. ``counted``: events of its software metrics, None without any.
 
     ``runs``: number of all runs; ``builds``: number of programs; ``missing``: those that are not in the cache;
@@ -125,7 +125,7 @@ class Estimate:
         return self.runs * (self.records * self.columns * _VALUE_BYTES + _SPEC_BYTES) + _REPORT_BYTES
 
 
-def estimate(campaign: Campaign, document: YamlDocument, console: Console, workers: int | None = None) -> Estimate:
+def estimate(campaign: Campaign, document: YamlDocument, console: Console, workers: int | None = None) -> PlanEstimate:
     """Try the campaign out. Raises as `make_plan`, `CampaignError` when a run has too few records, and `RunError` when
     the program fails."""
     from measure.targets.emulated import time_part
@@ -160,7 +160,7 @@ def estimate(campaign: Campaign, document: YamlDocument, console: Console, worke
         )
     runs = planned_runs(campaign)
     layouts = 1 if first.layout_seed is not None else min(shifted_layouts(campaign), campaign.baselines)
-    return Estimate(
+    return PlanEstimate(
         counted, runs, layouts * len(variants) + len(counting), layouts * len(missing) + len(missing_counting),
         build_seconds, instructions, length // interval,
         len(BOUNDARY_COLUMNS) + len(campaign.hardware_metrics) + max(map(len, sets.values()), default=0)
@@ -190,7 +190,7 @@ def print_dry_run(campaign: Campaign, document: YamlDocument, console: Console, 
     console.print("Nothing was kept but programs in the cache of builds.", style="dim")
 
 
-def _rows(campaign: Campaign, found: Estimate) -> list[tuple[str, str]]:
+def _rows(campaign: Campaign, found: PlanEstimate) -> list[tuple[str, str]]:
     rate = found.rate
     variants = list(campaign.variant_sets())
     finds = comparing_text(campaign, campaign.alpha_of_a_look, assumed_spread(campaign), variants)

@@ -246,9 +246,9 @@ def _explain(
 ) -> dict[str, tuple[Finding, ...]]:  # fmt: skip
     """Explain the variants whose relations are broken. What fails becomes the finding on each of them."""
     from measure.explanation.explain_campaign import explain_judged
-    from measure.explanation.explain_variant import Judged
+    from measure.explanation.explain_variant import VariantPerturbation
 
-    judged = {one.name: Judged(one.inner, one.outer_held_out) for one in data.variants}
+    judged = {one.name: VariantPerturbation(one.inner, one.outer_held_out) for one in data.variants}
     try:
         explain_judged(plan, judged, directory, console, workers=workers)
     except MeasureError as error:

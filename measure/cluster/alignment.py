@@ -16,7 +16,7 @@ from functools import partial
 
 from numpy.typing import NDArray
 
-from measure.perturbation.similarity import Aligner, Comparison, PreparedRun, similarity
+from measure.perturbation.similarity import Aligner, PreparedRun, SimilarityRule, similarity
 
 _TILE_RUNS = 6  # in each direction: up to 36 pairs
 Pair = tuple[PreparedRun, PreparedRun]
@@ -49,12 +49,12 @@ def tiles_of(pairs: Sequence[Pair]) -> list[Tile]:
     return found
 
 
-def align_tile(runs: Sequence[PreparedRun], couples: Sequence[tuple[int, int]], how: Comparison) -> Similarities:
+def align_tile(runs: Sequence[PreparedRun], couples: Sequence[tuple[int, int]], how: SimilarityRule) -> Similarities:
     """The similarity of each of ``couples``."""
     return [similarity(runs[first], runs[second], how) for first, second in couples]
 
 
-Submit = Callable[[Tile, Comparison], "Future[Similarities]"]
+Submit = Callable[[Tile, SimilarityRule], "Future[Similarities]"]
 """Lets a worker make `align_tile` of a tile. Its future may fail, or never end."""
 
 
@@ -63,7 +63,7 @@ def aligner_with(submit: Submit) -> Aligner:
     return partial(_align, submit)
 
 
-def _align(submit: Submit, pairs: Sequence[Pair], how: Comparison, done: Callable[[int], None]) -> Similarities:
+def _align(submit: Submit, pairs: Sequence[Pair], how: SimilarityRule, done: Callable[[int], None]) -> Similarities:
     """See `aligner_with`."""
     tiles = tiles_of(pairs)
     found: dict[int, NDArray] = {}

@@ -23,8 +23,7 @@ from measure.cluster.identity import difference, digest, machine_identity
 from measure.cluster.shipment import Packer
 from measure.console.worker_pool import main_module_hidden
 from measure.errors import CampaignError, MeasureError, RunError
-from measure.perturbation.similarity import Aligner
-from measure.perturbation.similarity import Comparison as Similarity
+from measure.perturbation.similarity import Aligner, SimilarityRule
 from measure.run_types import Run, RunSpec
 from measure.runs.executor import Workers
 
@@ -249,7 +248,7 @@ class DaskWorkers(Workers):
             if not self._closed.is_set():
                 self._feed()
 
-    def _submit_tile(self, tile: Tile, how: Similarity) -> Future[Similarities]:
+    def _submit_tile(self, tile: Tile, how: SimilarityRule) -> Future[Similarities]:
         """Let a worker align the runs of a tile. The future ends when the worker does; it fails when that fails."""
         future: Future[Similarities] = Future()
         remote = self._client.submit(

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from distributed import Worker
 
     from measure.cluster.alignment import Similarities
-    from measure.perturbation.similarity import Comparison, PreparedRun
+    from measure.perturbation.similarity import PreparedRun, SimilarityRule
 
 
 def identity() -> dict[str, str]:
@@ -56,7 +56,7 @@ def execute(spec: RunSpec, shipment: files.Shipment) -> Run | RunError:
     return make_run(files.unpacked_spec(spec, shipment, _folder(get_worker())))
 
 
-def align(runs: Sequence[PreparedRun], couples: Sequence[tuple[int, int]], how: Comparison) -> Similarities:
+def align(runs: Sequence[PreparedRun], couples: Sequence[tuple[int, int]], how: SimilarityRule) -> Similarities:
     """As `measure.cluster.alignment.align_tile`."""
     from measure.cluster.alignment import align_tile
 

@@ -121,7 +121,7 @@ def cycleclose(
     from common.quantities import parse_interval
     from measure.built_in.machine import DESCRIBED, built_in_machine
     from measure.cycle_close.predictors import predictor_named
-    from measure.cycle_close.tracer import Settings
+    from measure.cycle_close.tracer import TracerSettings
     from measure.errors import RunError
 
     try:
@@ -139,7 +139,7 @@ def cycleclose(
     if roll_back and samples:
         raise click.UsageError("--roll-back and --twice both leave nothing unsampled: give one of them")
     tell_misplaced_options(program, arguments)
-    tracer_settings = Settings(
+    tracer_settings = TracerSettings(
         interval_instructions=length,
         dimensions=32 if paper else dimensions,
         threshold=threshold / 100,

@@ -30,7 +30,7 @@ from measure.cycle_close.rates import Columns, about_blank, columns_of, deviatio
 from measure.cycle_close.rerun import profile, trace_second_run
 from measure.cycle_close.rollback import RollBackTracer
 from measure.cycle_close.signature import about_crowded_signatures
-from measure.cycle_close.tracer import Category, Interval, Settings, Tracer
+from measure.cycle_close.tracer import Category, Interval, Tracer, TracerSettings
 from measure.cycle_close.watch import Watch
 from measure.errors import CampaignError, MeasureError
 from measure.result_files import SUMMARY_NAME, check_results_place, write_result, write_text_atomically
@@ -75,7 +75,7 @@ class Traced:
 
 
 def trace_job(
-    job: Job, elf: Path, config: MachineConfig, settings: Settings, watch: Watch | None,
+    job: Job, elf: Path, config: MachineConfig, settings: TracerSettings, watch: Watch | None,
     each: Callable[[Interval], None] = lambda interval: None,
 ) -> Traced:  # fmt: skip
     """Trace the program once under ``settings``. Ctrl-C, SIGTERM and gdb's ``kill`` end it and keep the trace.
@@ -118,7 +118,7 @@ def trace_job(
     return Traced(columns, tracer.table.phases, seconds, interrupted, problem, again, tracer.frequent_branches)
 
 
-def _trace_twice(job: Job, elf: Path, core: InOrderCore, settings: Settings) -> Traced:
+def _trace_twice(job: Job, elf: Path, core: InOrderCore, settings: TracerSettings) -> Traced:
     started = time.perf_counter()
     with machine_for(job, elf, core.config.clock_hz) as machine:
         first_run = profile(machine, core.config, settings)
@@ -138,7 +138,7 @@ def _columns(intervals: list[Interval], config: MachineConfig) -> Columns:
 
 def run_cycleclose(
     job: Job,
-    settings: Settings,
+    settings: TracerSettings,
     directory: Path,
     validate: bool,
     console: Console,
@@ -191,7 +191,9 @@ def run_cycleclose(
     return skipped, traced.ending
 
 
-def _traced(job: Job, elf: Path, config: MachineConfig, settings: Settings, console: Console, gdb_port: int) -> Traced:
+def _traced(
+    job: Job, elf: Path, config: MachineConfig, settings: TracerSettings, console: Console, gdb_port: int
+) -> Traced:
     """Trace the program, and show the trace as it grows."""
     if console.is_terminal:
         with Watch(console, gdb_port=gdb_port) as watch:
@@ -210,7 +212,7 @@ def _traced(job: Job, elf: Path, config: MachineConfig, settings: Settings, cons
 
 
 def _simulated_in_full(
-    job: Job, elf: Path, config: MachineConfig, settings: Settings, traced: Traced, console: Console
+    job: Job, elf: Path, config: MachineConfig, settings: TracerSettings, traced: Traced, console: Console
 ) -> Traced:
     """Simulate the same intervals in full, with a progress bar."""
     with WorkBar(console, "full simulation, to compare", percent=True) as bar:
@@ -222,7 +224,7 @@ def _simulated_in_full(
         return trace_job(job, elf, config, _full(settings), None, show)
 
 
-def _check(job: Job, settings: Settings, traced: Traced) -> None:
+def _check(job: Job, settings: TracerSettings, traced: Traced) -> None:
     """Raise `CampaignError` for a trace without any information, `RunError` where the program failed that early."""
     check_length(job, settings.interval_instructions, traced.instructions, traced.ending)
     if traced.ending is None and not traced.share(Category.SIMULATED):
@@ -233,13 +235,13 @@ def _check(job: Job, settings: Settings, traced: Traced) -> None:
         )
 
 
-def _full(settings: Settings) -> Settings:
+def _full(settings: TracerSettings) -> TracerSettings:
     from dataclasses import replace
 
     return replace(settings, everything=True)
 
 
-def summary_of(job: Job, settings: Settings, traced: Traced, full: Traced | None) -> dict[str, Any]:
+def summary_of(job: Job, settings: TracerSettings, traced: Traced, full: Traced | None) -> dict[str, Any]:
     """The content of summary.json."""
     columns = traced.columns
     shares = {category.name.lower(): traced.share(category) for category in Category}
@@ -291,7 +293,7 @@ def summary_of(job: Job, settings: Settings, traced: Traced, full: Traced | None
     return about
 
 
-def _write_trace(job: Job, settings: Settings, directory: Path, traced: Traced, full: Traced | None) -> None:
+def _write_trace(job: Job, settings: TracerSettings, directory: Path, traced: Traced, full: Traced | None) -> None:
     actual = full.columns if full is not None else None
     from measure.cycle_close import trace_page
 
@@ -302,7 +304,7 @@ def _write_trace(job: Job, settings: Settings, directory: Path, traced: Traced, 
 
 
 def _print(
-    console: Console, directory: Path, traced: Traced, full: Traced | None, settings: Settings, samples: int,
+    console: Console, directory: Path, traced: Traced, full: Traced | None, settings: TracerSettings, samples: int,
     picture: bool,
 ) -> None:  # fmt: skip
     """Print the size of the trace, its estimates' quality, and the deviation from the full simulation, if known."""
@@ -366,7 +368,7 @@ def _percent_text(value: float) -> str:
 
 
 def _print_sampled_again(
-    console: Console, off: Sequence[float], settings: Settings, samples: int, crowded: bool
+    console: Console, off: Sequence[float], settings: TracerSettings, samples: int, crowded: bool
 ) -> None:
     """Print how good the estimates of intervals were that were simulated all the same: they stand for the others.
     ``samples``: of a phase, in two runs, else 0; ``crowded``: signatures have too few entries."""

@@ -14,7 +14,7 @@ from emulator.timing.warm import Touched
 from measure.cycle_close.code_lines import KEPT_INTERVALS, CodeLines
 from measure.cycle_close.mispredictions import UNKNOWN
 from measure.cycle_close.reuse import WaitModel
-from measure.cycle_close.tracer import CoreObserver, Settings, keep_online
+from measure.cycle_close.tracer import CoreObserver, TracerSettings, keep_online
 from measure.errors import MeasureError
 
 _INSTRUCTIONS_A_REFERENCE = 3  # roughly; converts the warm-up window before an interval to instructions
@@ -27,7 +27,7 @@ class DetailedRun:
     meanwhile, (1,), live, or `UNKNOWN`.
     """
 
-    def __init__(self, machine: Machine, core: InOrderCore, settings: Settings, waits: WaitModel) -> None:
+    def __init__(self, machine: Machine, core: InOrderCore, settings: TracerSettings, waits: WaitModel) -> None:
         self.machine = machine
         self._waits = waits
         self._core = core

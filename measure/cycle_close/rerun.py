@@ -29,7 +29,7 @@ from measure.cycle_close.signature import StaticEventCounter
 from measure.cycle_close.tracer import (
     Category,
     Interval,
-    Settings,
+    TracerSettings,
     samples_for,
     shares_of,
     signatures_for,
@@ -59,7 +59,7 @@ class Profile:
     frequent_branches: int
 
 
-def profile(machine: Machine, config: MachineConfig, settings: Settings) -> Profile:
+def profile(machine: Machine, config: MachineConfig, settings: TracerSettings) -> Profile:
     """Run the program once, count blocks and, with ``wait_step``, reuse times, and find its phases."""
     table = table_for(settings)
     maker, model = signatures_for(settings), WaitModel(config)
@@ -96,7 +96,7 @@ def profile(machine: Machine, config: MachineConfig, settings: Settings) -> Prof
     )
 
 
-def representatives(first_run: Profile, settings: Settings, samples: int) -> dict[int, list[int]]:
+def representatives(first_run: Profile, settings: TracerSettings, samples: int) -> dict[int, list[int]]:
     """The intervals of each phase to simulate, by phase, ascending.
 
     About as many as the range of the phase's waiting for memory requires, and at least ``samples`` if the phase has so
@@ -124,7 +124,7 @@ def checks_beside(chosen: Collection[int], n_intervals: int) -> list[int]:
 
 
 @dataclass(frozen=True)
-class SecondRun:
+class SecondTrace:
     """``intervals``: all of the program; ``checks``: errors of the estimates of intervals that were drawn to be
     simulated all the same, as fractions of their cycles."""
 
@@ -133,8 +133,8 @@ class SecondRun:
 
 
 def trace_second_run(
-    machine: Machine, core: InOrderCore, settings: Settings, first_run: Profile, samples: int
-) -> SecondRun:
+    machine: Machine, core: InOrderCore, settings: TracerSettings, first_run: Profile, samples: int
+) -> SecondTrace:
     """Run the program a second time.
 
     An interval gets the events of that sample of its phase that is nearest in time or, with ``wait_step``, an estimate
@@ -180,11 +180,11 @@ def trace_second_run(
             events = estimated[number]
         distance = float(first_run.distances[number])
         intervals.append(Interval(number, begin, end, phase, category, source, distance, events))
-    return SecondRun(intervals, checks)
+    return SecondTrace(intervals, checks)
 
 
 def trace_in_two_runs(
-    make_machine: Callable[[], Machine], core: InOrderCore, settings: Settings, samples: int
+    make_machine: Callable[[], Machine], core: InOrderCore, settings: TracerSettings, samples: int
 ) -> list[Interval]:
     """The trace, from two equal machines made by ``make_machine``."""
     with make_machine() as machine:

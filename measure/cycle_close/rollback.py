@@ -30,7 +30,7 @@ from measure.cycle_close.tracer import (
     Category,
     Interval,
     IntervalFeatures,
-    Settings,
+    TracerSettings,
     profile_selection,
     reestimate,
     samples_for,
@@ -45,7 +45,7 @@ _PART_INSTRUCTIONS = 200_000_000  # emulated between two snapshots: some 40 ms, 
 class RollBackTracer:
     """Traces ``machine``, which has no timing core of its own, with ``core`` for the simulated intervals."""
 
-    def __init__(self, machine: Machine, core: InOrderCore, settings: Settings) -> None:
+    def __init__(self, machine: Machine, core: InOrderCore, settings: TracerSettings) -> None:
         self.machine = machine
         self.settings = settings
         self.table = table_for(settings)

@@ -55,7 +55,7 @@ class Category(IntEnum):
 
 
 @dataclass(frozen=True)
-class Settings:
+class TracerSettings:
     """How to trace. Defaults are the paper's where it gives them; those of the command are `BY_DEFAULT`.
 
     Raises `ArgumentError` for settings out of range.
@@ -79,7 +79,7 @@ class Settings:
     signature: Literal["balanced", "hashed"] = "hashed"  # which of its entries a branch adds to: see `SignatureMaker`
 
     def __post_init__(self) -> None:
-        for name, hint in get_type_hints(Settings).items():
+        for name, hint in get_type_hints(TracerSettings).items():
             value = getattr(self, name)
             if get_origin(hint) is Literal:
                 check_word(name, value, get_args(hint))
@@ -104,7 +104,7 @@ class Settings:
             ) from None
 
 
-BY_DEFAULT = Settings(warm_up="lines", wait_step=0.2, signature="balanced", dimensions=256)
+BY_DEFAULT = TracerSettings(warm_up="lines", wait_step=0.2, signature="balanced", dimensions=256)
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ class Tracer:
     """
 
     def __init__(
-        self, machine: Machine, core: InOrderCore, settings: Settings, defer_estimates: bool = False,
+        self, machine: Machine, core: InOrderCore, settings: TracerSettings, defer_estimates: bool = False,
         stepwise: bool = False,
     ) -> None:  # fmt: skip
         self.machine = machine
@@ -413,7 +413,7 @@ def reestimate(
     ]
 
 
-def table_for(settings: Settings) -> SignatureTable:
+def table_for(settings: TracerSettings) -> SignatureTable:
     """An empty table of phases."""
     return SignatureTable(
         settings.dimensions, settings.threshold, settings.base, settings.entries, settings.update,
@@ -421,12 +421,12 @@ def table_for(settings: Settings) -> SignatureTable:
     )  # fmt: skip
 
 
-def signatures_for(settings: Settings) -> SignatureMaker:
+def signatures_for(settings: TracerSettings) -> SignatureMaker:
     """What makes the signatures that go into `table_for`'s table."""
     return SignatureMaker(settings.dimensions, settings.signature == "balanced")
 
 
-def samples_for(settings: Settings) -> Samples:
+def samples_for(settings: TracerSettings) -> Samples:
     """An empty set of samples, in which half the threshold of one phase counts as much as ``wait_step``."""
     reach = settings.threshold / 2 * (2 if settings.base == "2L" else 1)
     return Samples(settings.dimensions, reach, settings.wait_step or 1.0)
@@ -455,7 +455,7 @@ def keep_online(
     return replace(selection, fills=fills, inline=inline), mispredicted
 
 
-def profile_selection(settings: Settings, waits: WaitModel) -> TraceSelection:
+def profile_selection(settings: TracerSettings, waits: WaitModel) -> TraceSelection:
     """What is recorded of an interval that is not simulated."""
     lines = settings.warm_up == "lines" or settings.wait_step > 0
     if settings.everything or not lines:

@@ -14,7 +14,7 @@ from measure.cluster.choice import workers_on
 from measure.console.progress import Status
 from measure.errors import CampaignError
 from measure.explanation.explain_campaign import DEFAULT_MINUTES, DEFAULT_PAIRS, Explained, explain_judged
-from measure.explanation.explain_variant import Judged
+from measure.explanation.explain_variant import VariantPerturbation
 from measure.runs.campaign_file import load_campaign
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def explain_results(
     with workers_on(scheduler, workers, console.print) as makers:
         with Status(console, "judging the campaign's runs"):
             verdicts = verdicts_of_variants(plan, outcome, makers.aligner)
-        judged = {name: Judged(*found) for name, found in verdicts.items()}
+        judged = {name: VariantPerturbation(*found) for name, found in verdicts.items()}
         wanted = {name: one for name, one in judged.items() if not variants or name in variants}
         return explain_judged(plan, wanted, results, console, pairs=pairs, minutes=minutes, workers=makers)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from measure.console.progress import Status, line_width
-from measure.explanation.explain_variant import Judged, chosen, expected_efforts, explain_variant
+from measure.explanation.explain_variant import VariantPerturbation, chosen, expected_efforts, explain_variant
 from measure.explanation.explained import FILE, FOLDER
 from measure.explanation.explanation_types import Explanation
 from measure.explanation.outlook import Outlook
@@ -47,7 +47,7 @@ class Explained:
 
 def explain_judged(
     plan: Plan,
-    judged: Mapping[str, Judged],
+    judged: Mapping[str, VariantPerturbation],
     results: Path,
     console: Console,
     *,

@@ -30,7 +30,7 @@ _MOST_LINES = 12
 
 
 @dataclass(frozen=True)
-class Judged:
+class VariantPerturbation:
     """A variant's perturbation within a run and across runs, None where runs were not aligned."""
 
     inner: Perturbation
@@ -67,7 +67,7 @@ class Judged:
 def explain_variant(
     paired: PairedRuns,
     variant: str,
-    judged: Judged,
+    judged: VariantPerturbation,
     directory: Path,
     seconds: float,
 ) -> Explanation:

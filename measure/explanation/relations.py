@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from measure.alignment.setting import AlignmentSetting
 from measure.perturbation.analysis_types import BROKEN, Perturbation
-from measure.perturbation.similarity import Comparison, PreparedRun, near_duplicates, prepare, similarity
+from measure.perturbation.similarity import PreparedRun, SimilarityRule, near_duplicates, prepare, similarity
 from measure.run_types import Run
 from measure.stats.correlation import fisher_z, spearman
 
@@ -68,7 +68,7 @@ class Relations:
     def _likeness(self, runs: Sequence[Run], plain: Sequence[Run]) -> NDArray[np.float64]:
         """Mean outer z of each run with the plain runs of other pairs, (n_runs, n_metrics)."""
         made, references = ([self._prepared(run) for run in side] for side in (runs, plain))
-        how = Comparison(True, self._alignment, near_duplicates(references))
+        how = SimilarityRule(True, self._alignment, near_duplicates(references))
         found = []
         for n, one in enumerate(made):
             others = [self._similarity(one, other, how) for k, other in enumerate(references) if k != n]
@@ -78,7 +78,7 @@ class Relations:
     def _prepared(self, run: Run) -> PreparedRun:
         return prepare(run.trace.counts(self._hardware), self._hardware, run.spec.variant)
 
-    def _similarity(self, one: PreparedRun, other: PreparedRun, how: Comparison) -> NDArray[np.float64]:
+    def _similarity(self, one: PreparedRun, other: PreparedRun, how: SimilarityRule) -> NDArray[np.float64]:
         first, second = sorted((one, other), key=lambda run: run.digest)
         key = how.key, first.digest, second.digest
         if key not in self._memo:

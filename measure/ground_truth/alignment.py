@@ -24,7 +24,7 @@ from measure.merging.truth import (
     truth_resolution,
     within_baseline,
 )
-from measure.report.model import AlignmentError, AlignmentTruth, ChannelChoice
+from measure.report.model import AlignmentAccuracy, AlignmentTruth, ChannelChoice
 from measure.run_types import BASELINE, Run
 
 RUNS_PER_GROUP = 3
@@ -56,7 +56,7 @@ def assess_alignment(
     ):  # fmt: skip
         means = part[_ERRORS].mean()
         errors.append(
-            AlignmentError(str(group), str(algorithm), str(channels), len(part), *means.astype(float).tolist())
+            AlignmentAccuracy(str(group), str(algorithm), str(channels), len(part), *means.astype(float).tolist())
         )
     # The channels are chosen on some pairs and judged on others with another reference; both have all groups.
     training = _interleaved(reference, by_group, curve)[:PAIRS_PER_CHOICE]

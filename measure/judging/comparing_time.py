@@ -15,7 +15,7 @@ import numpy as np
 
 from measure.perturbation.assay import MOST_PAIRS
 from measure.perturbation.outer import ALL_PAIRS_RUNS, DEFAULT_REFERENCES
-from measure.perturbation.similarity import Comparison, PreparedRun, align_in_threads, prepare, similarity
+from measure.perturbation.similarity import PreparedRun, SimilarityRule, align_in_threads, prepare, similarity
 from measure.runs.campaign_model import Campaign
 
 _TIMED_PAIRS = 4
@@ -66,7 +66,7 @@ def comparing_seconds(campaign: Campaign, records: int) -> float:
     seconds = 0.0
     for held_out, count in ((True, wanted.held_out), (False, wanted.joint)):
         if count and (len(names) > 1 or not held_out):
-            how = Comparison(held_out, campaign.alignment_setting, nothing)
+            how = SimilarityRule(held_out, campaign.alignment_setting, nothing)
             similarity(*pairs[0], how)  # loads kernels
             started = time.process_time()
             align_in_threads(pairs, how, lambda done: None)

@@ -72,7 +72,7 @@ class Judged:
         return Judged(of_one_metric(self.inner), *outer)
 
 
-class Comparison:
+class VariantComparison:
     """Compares the runs of all ``variants`` with ``baselines``, by the campaign's delta, level and seed.
 
     Variants, within and across runs, share one chance of a false alarm. Those that are compared in pairs are tested

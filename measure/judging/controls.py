@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.judging.comparison import Comparison
+from measure.judging.comparison import VariantComparison
 from measure.perturbation.analysis_types import BROKEN, Perturbation, Verdict, gravest
 from measure.perturbation.wording import p_text
 from measure.run_types import Run
@@ -183,7 +183,7 @@ def inject(
     return found
 
 
-def judge_controls(comparison: Comparison, runs: Sequence[Run]) -> Controls:
+def judge_controls(comparison: VariantComparison, runs: Sequence[Run]) -> Controls:
     """The controls of a campaign from the ``runs`` of its null control."""
     campaign = comparison.campaign
     null = [comparison.inner(runs)]

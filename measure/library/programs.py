@@ -154,8 +154,8 @@ def cycleclose(
     interval; ``stdin``: file that the program reads as standard input; ``exit_status``: with which it ends when all is
     well; ``seed``: of the machine's random choices;
     ``samples_per_phase``: more than 0 runs the program twice, phases first; ``validate``: simulate everything, too, and
-    tell the deviation; ``settings``: fields of `measure.cycle_close.tracer.Settings`, by default those of the command,
-    but fractions where it has percent: ``threshold=0.25``, ``wait_step=0.2``.
+    tell the deviation; ``settings``: fields of `measure.cycle_close.tracer.TracerSettings`, by default those of the
+    command, but fractions where it has percent: ``threshold=0.25``, ``wait_step=0.2``.
 
     Writes nothing. Raises `CampaignError` for bad input, and `MeasureError` where nothing was executed or the program
     failed before one interval was over; where it failed later, `CycleCloseTrace.ending` says why.
@@ -175,12 +175,12 @@ def cycleclose(
     from measure.cycle_close.command import trace_job
     from measure.cycle_close.job import Job, check_length, program_file
     from measure.cycle_close.rates import deviations
-    from measure.cycle_close.tracer import BY_DEFAULT, Settings
+    from measure.cycle_close.tracer import BY_DEFAULT, TracerSettings
 
     try:
         chosen = replace(BY_DEFAULT, interval_instructions=interval_instructions, **settings)
     except TypeError as error:
-        raise CampaignError(f"{error}: expected fields of {Settings.__module__}.Settings") from None
+        raise CampaignError(f"{error}: expected fields of {TracerSettings.__module__}.Settings") from None
     check_number("samples_per_phase", samples_per_phase, least=0, whole=True, what="samples")
     machine_file = Path(machine) if machine is not None else built_in_machine()
     job = Job(

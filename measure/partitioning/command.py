@@ -24,10 +24,10 @@ from measure.partitioning.budget import VALIDATION_SHARE, Budget
 from measure.partitioning.cover import EXACT_METRICS
 from measure.partitioning.group_verdicts import Accept
 from measure.partitioning.hardware import counting_everything, events_of, split_hardware
-from measure.partitioning.oracle import FIRST_REPLICATES, CampaignOracle, Settings
+from measure.partitioning.oracle import FIRST_REPLICATES, CampaignOracle, GroupSettings
 from measure.partitioning.page import NextCommands, next_steps, render_page
 from measure.partitioning.result import PartitionResult, summary_of, write_campaigns
-from measure.partitioning.search_types import Group, Oracle, Verdict
+from measure.partitioning.search_types import Group, GroupVerdict, Oracle
 from measure.partitioning.timed_search import Session, SessionOracles, SessionResult
 from measure.partitioning.verdict_memory import Memory, RememberingOracle, default_path
 from measure.result_files import write_result, write_text_atomically
@@ -135,7 +135,7 @@ def search_partition(request: Request, console: Console, spent_seconds: float = 
     if len(hardware) > 1:
         machine = counting_everything(campaign.machine_file, directory)
         searched = campaign.model_copy(update={"machine": machine})
-    settings = Settings(request.most_replicates or REPLICATES_FACTOR * campaign.replicates, request.accept)
+    settings = GroupSettings(request.most_replicates or REPLICATES_FACTOR * campaign.replicates, request.accept)
     with ExitStack() as stack:
         store = stack.enter_context(Store(directory))
         makers = stack.enter_context(workers_on(request.scheduler, request.workers, console.print))
@@ -211,7 +211,7 @@ class _SearchSetup:
         campaign: Campaign,
         document: YamlDocument,
         store: Store,
-        settings: Settings,
+        settings: GroupSettings,
         console: Console,
         workers: Workers,
     ) -> None:
@@ -271,7 +271,7 @@ class _SearchSetup:
             first_use.begin(lacks_library)
 
         oracles: list[Oracle] = []
-        earlier_verdicts: list[dict[Group, Verdict]] = []
+        earlier_verdicts: list[dict[Group, GroupVerdict]] = []
         # Few fresh runs would confirm what happens in many layouts only: as many as a campaign makes.
         confirming = replace(self._settings, first_replicates=max(FIRST_REPLICATES, self._campaign.replicates))
         for round_, settings in ((0, self._settings), (VALIDATION, confirming)):
@@ -286,7 +286,7 @@ class _SearchSetup:
             earlier_verdicts.append(self._memories[-1].all() if request.resume else {})
         search, fresh = self._oracles
 
-        def validation_seconds(groups: Mapping[Group, Verdict]) -> float:
+        def validation_seconds(groups: Mapping[Group, GroupVerdict]) -> float:
             untested = (group for group in groups if group not in earlier_verdicts[VALIDATION])
             runs = [max(groups[group].runs, confirming.looks[0]) for group in untested]
             baselines = 0 if fresh.runs_made else self._campaign.baselines
@@ -349,8 +349,8 @@ class _SearchSetup:
 
 
 def _outcome(
-    result: SessionResult, campaign: Campaign, settings: Settings, hardware: tuple[tuple[str, ...], ...], runs: int,
-    shortfall: str, time_needed: str, outlying: Sequence[str],
+    result: SessionResult, campaign: Campaign, settings: GroupSettings, hardware: tuple[tuple[str, ...], ...],
+    runs: int, shortfall: str, time_needed: str, outlying: Sequence[str],
 ) -> PartitionResult:  # fmt: skip
     """Everything that the report shows."""
     progress = result.progress

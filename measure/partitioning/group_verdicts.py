@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.partitioning.search_types import State, Verdict
+from measure.partitioning.search_types import GroupVerdict, State
 from measure.perturbation.analysis_types import Perturbation
 from measure.perturbation.outlying_runs import OutlyingRuns
 from measure.perturbation.uninformative_metrics import metric_findings
@@ -18,7 +18,7 @@ from measure.perturbation.wording import p_text
 Accept = Literal["equivalent", "not perturbed"]
 
 
-def with_caveat(verdict: Verdict, counted: Sequence[NDArray[np.float64]], metrics: Sequence[str]) -> Verdict:
+def with_caveat(verdict: GroupVerdict, counted: Sequence[NDArray[np.float64]], metrics: Sequence[str]) -> GroupVerdict:
     """``verdict`` with the number of ``metrics`` that counted no event in its reason: silent metrics perturb nothing.
 
     ``counted``: events per record of each run, ``(n_i, m)``. Metrics are not named, because campaigns that share the
@@ -33,7 +33,7 @@ def with_caveat(verdict: Verdict, counted: Sequence[NDArray[np.float64]], metric
     )
 
 
-def with_outlying(verdict: Verdict, found: Sequence[OutlyingRuns]) -> Verdict:
+def with_outlying(verdict: GroupVerdict, found: Sequence[OutlyingRuns]) -> GroupVerdict:
     """``verdict`` with the group's runs that stand out from its others in its reason; these are of one variant, whose
     name people do not know."""
     told = [one.brief.replace(f" of {one.variant} stand", " stand", 1) for one in found]
@@ -42,7 +42,7 @@ def with_outlying(verdict: Verdict, found: Sequence[OutlyingRuns]) -> Verdict:
 
 def decide(
     found: Sequence[Perturbation], last: bool, accept: Accept, outer: bool, runs: int, all_baselines: bool = True
-) -> Verdict | None:
+) -> GroupVerdict | None:
     """The verdict on a group from its analyses; None: open, and more runs may be made.
 
     ``found``: the inner perturbation and, if ``outer``, the outer one, unless the inner one was open before the
@@ -68,7 +68,7 @@ def decide(
     return replace(verdict, state="good") if accept == "not perturbed" and complete else verdict
 
 
-def open_verdict(found: Sequence[Perturbation], runs: int) -> Verdict:
+def open_verdict(found: Sequence[Perturbation], runs: int) -> GroupVerdict:
     """The verdict on a group that its analyses ``found`` leave open, and that may get no more runs."""
     return _verdict("undecided", next((one for one in found if one.verdict != "equivalent"), _closest(found)), runs)
 
@@ -85,18 +85,18 @@ def _largest_change(one: Perturbation) -> float:
     return max((abs(p.delta_z) for p in one.pairs if np.isfinite(p.delta_z)), default=0.0)
 
 
-def _verdict(state: State, one: Perturbation, runs: int) -> Verdict:
+def _verdict(state: State, one: Perturbation, runs: int) -> GroupVerdict:
     """A verdict whose reason names the worst pair and its change."""
     kind = "inner" if one.kind == "inner" else "outer"
     if not one.pairs:
-        return Verdict(state, "every metric is constant: nothing to compare", None, float("nan"), kind, runs)
+        return GroupVerdict(state, "every metric is constant: nothing to compare", None, float("nan"), kind, runs)
     sought = {"undecided": ("inconclusive", "changed"), "not assessable": ("not assessable",)}.get(state, ())
     concerned = [pair for pair in one.pairs if pair.verdict in sought]
     pair = (concerned or one.pairs)[0]
     if state == "not assessable":
         share = f"{len(concerned)} of {len(one.pairs)} pairs, as {pair.name}: {pair.note}"
         reason = f"not assessable {_where(one)}, with more runs neither: {share} ({runs} runs)"
-        return Verdict(state, reason, (pair.a, pair.b), pair.delta_z, kind, runs)
+        return GroupVerdict(state, reason, (pair.a, pair.b), pair.delta_z, kind, runs)
     change = (
         f"rho of {pair.name} {pair.baseline_rho:.2f} to {pair.run_rho:.2f}, change of z {pair.delta_z:+.3f}"
         if np.isfinite(pair.delta_z)
@@ -105,4 +105,4 @@ def _verdict(state: State, one: Perturbation, runs: int) -> Verdict:
     p = "" if np.isnan(pair.p_adjusted) else f", {p_text(pair.p_adjusted)} over all pairs"
     word = {"bad": one.verdict, "good": "largest", "undecided": "open"}[state]
     reason = f"{_where(one)}, {word}: {change} (limit {one.delta:g}{p}; {runs} runs)"
-    return Verdict(state, reason, (pair.a, pair.b), pair.delta_z, kind, runs)
+    return GroupVerdict(state, reason, (pair.a, pair.b), pair.delta_z, kind, runs)

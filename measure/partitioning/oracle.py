@@ -26,7 +26,7 @@ from common.yaml_document import YamlDocument
 from measure.errors import RunError
 from measure.judging.outlying_runs import outlying_of_groups
 from measure.partitioning.group_verdicts import Accept, decide, open_verdict, with_caveat, with_outlying
-from measure.partitioning.search_types import Group, Verdict
+from measure.partitioning.search_types import Group, GroupVerdict
 from measure.partitioning.verdict_memory import digest
 from measure.perturbation.analysis_types import Perturbation
 from measure.perturbation.outlying_runs import OutlyingRuns
@@ -64,7 +64,7 @@ _FEWEST_BASELINES = 2  # which show a spread
 
 
 @dataclass(frozen=True)
-class Settings:
+class GroupSettings:
     """How groups are judged.
 
     ``most_replicates``: limit of instrumented runs of a group. ``accept``: a group is good if it is shown to be
@@ -90,8 +90,8 @@ class _GroupTest:
 
     group: Group
     runs: list[Run] = field(default_factory=list)
-    verdict: Verdict | None = None
-    open: Verdict | None = None
+    verdict: GroupVerdict | None = None
+    open: GroupVerdict | None = None
     planned: list[tuple[RunSpec, str]] = field(default_factory=list)
 
 
@@ -118,7 +118,7 @@ class CampaignOracle:
         campaign: Campaign,
         document: YamlDocument,
         store: Store,
-        settings: Settings,
+        settings: GroupSettings,
         *,
         round_: int = 0,
         workers: Workers | int | None = None,
@@ -187,7 +187,7 @@ class CampaignOracle:
             return "all metrics together"
         return listed(metrics, _MOST_NAMES)
 
-    def test(self, groups: Sequence[Group]) -> list[Verdict]:
+    def test(self, groups: Sequence[Group]) -> list[GroupVerdict]:
         """See `measure.partitioning.search_types.Oracle`."""
         tests = self._under_test = [_GroupTest(group) for group in groups]
         for look, replicates in enumerate(self.settings.looks):
@@ -284,7 +284,7 @@ class CampaignOracle:
                 raise RunError(f"{len(failed)} baselines failed, the first: {failed[0].reason}")
             for failure in outcome.failures:
                 one = by_group[failure.spec.variant]
-                one.verdict = Verdict("bad", f"a run failed: {failure.reason}", runs=len(one.runs))
+                one.verdict = GroupVerdict("bad", f"a run failed: {failure.reason}", runs=len(one.runs))
             if len(outcome.runs) + len(outcome.failures) == len(missing):
                 break
             # The executor gave up after failures of one group; the runs of the other groups are still needed.
@@ -301,7 +301,7 @@ class CampaignOracle:
 
     # -- judging -----------------------------------------------------------------------------------------------
 
-    def _judge(self, one: _GroupTest, look: int, last: bool) -> Verdict | None:
+    def _judge(self, one: _GroupTest, look: int, last: bool) -> GroupVerdict | None:
         """The verdict, or None while it is open and more replicates may decide it."""
         one.runs.sort(key=lambda run: run.spec.replicate)
         found = [self._inner(self._baselines, one.runs)]
@@ -321,7 +321,7 @@ class CampaignOracle:
         runs: Sequence[Run],
         last: bool,
         all_baselines: bool = True,
-    ) -> Verdict | None:
+    ) -> GroupVerdict | None:
         """As `decide`; what is left open is kept in the test."""
         accept, outer = self.settings.accept, self._campaign.outer
         verdict = decide(found, last, accept, outer, len(runs), all_baselines)
@@ -366,7 +366,7 @@ class CampaignOracle:
         """The share of alpha of a look."""
         return self._campaign.alpha / len(self.settings.looks)
 
-    def judge_unfinished(self, found: dict[Group, Verdict]) -> None:
+    def judge_unfinished(self, found: dict[Group, GroupVerdict]) -> None:
         """Add to ``found`` verdicts on the groups whose test was interrupted, by the runs that are there.
 
         A verdict is *undecided* unless these runs suffice for another. Verdicts within runs come first, for aligning
@@ -404,7 +404,7 @@ def in_turn(kinds: Sequence[Sequence[T]]) -> list[T]:
     return [item for item in chain.from_iterable(zip_longest(*kinds)) if item is not None]
 
 
-def _add(found: dict[Group, Verdict], one: _GroupTest, remark: str) -> None:
+def _add(found: dict[Group, GroupVerdict], one: _GroupTest, remark: str) -> None:
     """Add the verdict on a group, open or not, to ``found``, with a ``remark`` on the runs; nothing without one."""
     verdict = one.verdict or one.open
     if verdict is not None:

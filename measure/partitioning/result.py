@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from measure.partitioning.search_types import Group, Outlook, Partition, Proof, Verdict
+from measure.partitioning.search_types import Group, GroupVerdict, Outlook, Partition, Proof
 from measure.result_files import write_text_atomically
 
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ class CollectedGroup:
     name: str
     group: Group
     status: Status
-    verdict: Verdict | None
-    fresh: Verdict | None
+    verdict: GroupVerdict | None
+    fresh: GroupVerdict | None
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,8 @@ class PartitionResult:
     proof: Proof
     stage: str
     outlook: Outlook
-    tested: dict[Group, Verdict]
-    validated: dict[Group, Verdict]
+    tested: dict[Group, GroupVerdict]
+    validated: dict[Group, GroupVerdict]
     calls: int
     remembered: int
     runs: int
@@ -82,7 +82,7 @@ class PartitionResult:
     alpha: float
     accept: str
     stopped: str = ""
-    unfinished: Mapping[Group, Verdict] = field(default_factory=dict)
+    unfinished: Mapping[Group, GroupVerdict] = field(default_factory=dict)
     shortfall: str = ""
     time_needed: str = ""
     outlying: tuple[str, ...] = ()
@@ -154,7 +154,7 @@ class PartitionResult:
             for one in self.groups
         ]
 
-    def alone(self) -> dict[str, Verdict]:
+    def alone(self) -> dict[str, GroupVerdict]:
         """Metrics that were tested alone and are not good even alone, with their verdicts."""
         found = {m: self.tested.get(frozenset({k})) for k, m in enumerate(self.metrics)}
         return {metric: verdict for metric, verdict in found.items() if verdict and not verdict.good}
@@ -166,7 +166,7 @@ class PartitionResult:
             states.insert(2, "undecided")
         return "; ".join(f"{state}: {', '.join(self.with_status(state)) or 'none'}" for state in states)
 
-    def rejected(self) -> list[tuple[Group, Verdict]]:
+    def rejected(self) -> list[tuple[Group, GroupVerdict]]:
         """Groups that are not good, the largest first."""
         return sorted(
             ((group, verdict) for group, verdict in self.tested.items() if not verdict.good),
@@ -223,7 +223,7 @@ class PartitionResult:
 def summary_of(outcome: PartitionResult) -> dict[str, Any]:
     """The content of ``partition.json``."""
 
-    def plain(verdict: Verdict | None) -> dict[str, Any] | None:
+    def plain(verdict: GroupVerdict | None) -> dict[str, Any] | None:
         if verdict is None:
             return None
         return {

@@ -19,7 +19,7 @@ import numpy as np
 
 from measure.partitioning.cover import EXACT_METRICS, as_bits, as_group, cover_rank_by_table, minimum_cover
 from measure.partitioning.recolour import recolour
-from measure.partitioning.search_types import Group, Oracle, Outlook, Partition, Progress, Proof, Verdict
+from measure.partitioning.search_types import Group, GroupVerdict, Oracle, Outlook, Partition, Progress, Proof
 from measure.partitioning.suspicion import Suspicion
 
 EXACT_BY_DEFAULT = 10
@@ -53,7 +53,7 @@ class PartitionSearch:
         *,
         seed: int = 0,
         width: int = 1,
-        earlier_verdicts: Mapping[Group, Verdict] | None = None,
+        earlier_verdicts: Mapping[Group, GroupVerdict] | None = None,
         confirmed: Iterable[Group] = (),
         patience: int | None = None,
         exact: bool | None = None,
@@ -66,7 +66,7 @@ class PartitionSearch:
             )
         self.n = n
         self.calls = 0
-        self.tested: dict[Group, Verdict] = {}
+        self.tested: dict[Group, GroupVerdict] = {}
         self._oracle = oracle
         self._rng = np.random.default_rng(seed)
         self._width = width
@@ -88,7 +88,7 @@ class PartitionSearch:
     def everything(self) -> Group:
         return frozenset(range(self.n))
 
-    def revoke(self, group: Group, verdict: Verdict) -> None:
+    def revoke(self, group: Group, verdict: GroupVerdict) -> None:
         """Replace a verdict that fresh runs refuted by ``verdict``, and find the best partition without the group."""
         self.best = Partition((), self.everything)  # first: after an interruption nothing may contain the group
         self._bound, self._proved, self._stagnation, self._current = 1, False, 0, []
@@ -111,11 +111,11 @@ class PartitionSearch:
 
     # -- testing -----------------------------------------------------------------------------------------------
 
-    def _record(self, group: Group, verdict: Verdict) -> None:
+    def _record(self, group: Group, verdict: GroupVerdict) -> None:
         self.tested[group] = verdict
         self._suspicion.note(group, verdict.state)
 
-    def _ask(self, groups: Sequence[Group]) -> list[Verdict]:
+    def _ask(self, groups: Sequence[Group]) -> list[GroupVerdict]:
         """Verdicts of all ``groups``, known or from the oracle, ``width`` groups at a time."""
         new = list(dict.fromkeys(group for group in groups if group not in self.tested))
         for start in range(0, len(new), self._width):

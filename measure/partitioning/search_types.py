@@ -14,7 +14,7 @@ Proof = Literal["optimal", "optimal among tested", "upper bound"]
 
 
 @dataclass(frozen=True)
-class Verdict:
+class GroupVerdict:
     """The result of testing one group.
 
     *good*: shown not to be perturbed, within runs and (when requested) across them; *bad*: shown to be perturbed;
@@ -39,7 +39,7 @@ class Verdict:
 class Oracle(Protocol):
     """Tests groups; expensive, and not monotone: a subset of a good group may be bad, and the other way round."""
 
-    def test(self, groups: Sequence[Group]) -> list[Verdict]:
+    def test(self, groups: Sequence[Group]) -> list[GroupVerdict]:
         """One verdict per group, in order; several groups at once, so that all processors have work."""
         ...
 

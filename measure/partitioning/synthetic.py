@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from measure.partitioning.search_types import Group, Verdict
+from measure.partitioning.search_types import Group, GroupVerdict
 
 
 class SyntheticOracle:
@@ -43,7 +43,7 @@ class SyntheticOracle:
                 return False
         return not any(triple <= group for triple in self.triples)
 
-    def test(self, groups: Sequence[Group]) -> list[Verdict]:
+    def test(self, groups: Sequence[Group]) -> list[GroupVerdict]:
         """See `measure.partitioning.search_types.Oracle`."""
         self.calls += len(groups)
-        return [Verdict("good" if self.is_good(group) else "bad") for group in groups]
+        return [GroupVerdict("good" if self.is_good(group) else "bad") for group in groups]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from common.interrupts import OutOfTime, Terminated, TimeLimit, exit_status, time_limit
 from measure.partitioning.budget import Budget
 from measure.partitioning.search import PartitionSearch
-from measure.partitioning.search_types import Group, Oracle, Outlook, Partition, Progress, Verdict
+from measure.partitioning.search_types import Group, GroupVerdict, Oracle, Outlook, Partition, Progress
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,11 @@ class SessionOracles:
 
     search: Oracle
     fresh: Oracle
-    earlier_verdicts: Mapping[Group, Verdict] = field(default_factory=dict)
-    earlier_fresh_verdicts: Mapping[Group, Verdict] = field(default_factory=dict)
-    validation_seconds: Callable[[Mapping[Group, Verdict]], float] = lambda groups: 0.0
-    record_failure: Callable[[Group, Verdict], None] = lambda group, verdict: None
-    judge_unfinished: Callable[[dict[Group, Verdict]], None] = lambda found: None
+    earlier_verdicts: Mapping[Group, GroupVerdict] = field(default_factory=dict)
+    earlier_fresh_verdicts: Mapping[Group, GroupVerdict] = field(default_factory=dict)
+    validation_seconds: Callable[[Mapping[Group, GroupVerdict]], float] = lambda groups: 0.0
+    record_failure: Callable[[Group, GroupVerdict], None] = lambda group, verdict: None
+    judge_unfinished: Callable[[dict[Group, GroupVerdict]], None] = lambda found: None
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,12 @@ class SessionResult:
     ended the session early, or ""; ``unfinished``: open verdicts on groups whose test the time limit ended."""
 
     progress: Progress
-    tested: dict[Group, Verdict]
-    validated: dict[Group, Verdict]
+    tested: dict[Group, GroupVerdict]
+    validated: dict[Group, GroupVerdict]
     calls: int = 0
     remembered: int = 0
     stopped: str = ""
-    unfinished: dict[Group, Verdict] = field(default_factory=dict)
+    unfinished: dict[Group, GroupVerdict] = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
@@ -86,8 +86,8 @@ class Session:
         self._search: PartitionSearch | None = None
         self._progress: Progress | None = None
         self._activity = "building, and measuring baselines and all metrics together"
-        self._validated: dict[Group, Verdict] = {}
-        self._unfinished: dict[Group, Verdict] = {}
+        self._validated: dict[Group, GroupVerdict] = {}
+        self._unfinished: dict[Group, GroupVerdict] = {}
         self._stopped = ""
         self._limit: TimeLimit | None = None
 
@@ -188,8 +188,8 @@ class Session:
                     self._revoke(oracles, search, group, verdict)
         return confirmed
 
-    def _revoke(self, oracles: SessionOracles, search: PartitionSearch, group: Group, verdict: Verdict) -> None:
-        failed = Verdict(
+    def _revoke(self, oracles: SessionOracles, search: PartitionSearch, group: Group, verdict: GroupVerdict) -> None:
+        failed = GroupVerdict(
             verdict.state, f"good at first, but not on fresh runs: {verdict.reason}", verdict.worst,
             verdict.change, verdict.kind, verdict.runs,
         )  # fmt: skip

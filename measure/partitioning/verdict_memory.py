@@ -17,7 +17,7 @@ from typing import Any
 
 from common.file_cache import cache_directory
 from measure.errors import StoreError
-from measure.partitioning.search_types import Group, Oracle, Verdict
+from measure.partitioning.search_types import Group, GroupVerdict, Oracle
 
 _TABLE = """
 create table if not exists verdicts (
@@ -64,7 +64,7 @@ class Memory:
         """The definitions in the order of the campaign's file: in another order they are another program."""
         return json.dumps([self._texts[metric] for metric in sorted(group)])
 
-    def get(self, group: Group) -> Verdict | None:
+    def get(self, group: Group) -> GroupVerdict | None:
         """The stored verdict on a group, None without one."""
         query = "select state, reason, worst, change, kind, runs from verdicts where context = ? and metrics = ?"
         try:
@@ -73,7 +73,7 @@ class Memory:
             raise StoreError(f"{self.path} cannot be read: {error}") from None
         return None if row is None else _verdict(*row)
 
-    def all(self) -> dict[Group, Verdict]:
+    def all(self) -> dict[Group, GroupVerdict]:
         """All stored verdicts on groups of these metrics, oldest first."""
         places = {text: metric for metric, text in enumerate(self._texts)}
         query = (
@@ -91,7 +91,7 @@ class Memory:
             raise StoreError(f"{self.path} cannot be read: {error}") from None
         return verdicts
 
-    def put(self, group: Group, verdict: Verdict) -> None:
+    def put(self, group: Group, verdict: GroupVerdict) -> None:
         """Store a verdict, on the disk when this returns; it replaces an earlier one."""
         change = verdict.change if math.isfinite(verdict.change) else None
         row = (
@@ -104,10 +104,10 @@ class Memory:
             raise StoreError(f"{self.path} cannot be written: {error}") from None
 
 
-def _verdict(state: Any, reason: str, worst: str, change: float | None, kind: str, runs: int) -> Verdict:
+def _verdict(state: Any, reason: str, worst: str, change: float | None, kind: str, runs: int) -> GroupVerdict:
     pair = json.loads(worst)
     number = float("nan") if change is None else change
-    return Verdict(state, reason, None if pair is None else (pair[0], pair[1]), number, kind, runs)
+    return GroupVerdict(state, reason, None if pair is None else (pair[0], pair[1]), number, kind, runs)
 
 
 class RememberingOracle:
@@ -123,7 +123,7 @@ class RememberingOracle:
         self.asked = 0
         self.remembered = 0
 
-    def test(self, groups: Sequence[Group]) -> list[Verdict]:
+    def test(self, groups: Sequence[Group]) -> list[GroupVerdict]:
         """See `measure.partitioning.search_types.Oracle`."""
         stored = {group: self._memory.get(group) if self._read else None for group in groups}
         new = [group for group, verdict in stored.items() if verdict is None]

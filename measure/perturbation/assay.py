@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.perturbation.similarity import Comparison, PreparedRun, backwards, similarity
+from measure.perturbation.similarity import PreparedRun, SimilarityRule, backwards, similarity
 from measure.stats.intervals import t_quantile
 
 MOST_PAIRS = 20
@@ -25,12 +25,12 @@ Assay = NDArray[np.float64]
 """z of pairs of baselines ``(k, m)``, and of the same pairs with one run backwards: ``(2, k, m)``."""
 
 
-def assay(baselines: Sequence[PreparedRun], how: Comparison) -> Assay:
+def assay(baselines: Sequence[PreparedRun], how: SimilarityRule) -> Assay:
     """Similarity of each of up to 20 baselines with the next one, as it is and backwards; nan where undefined.
 
     Held out, even where ``how`` aligns on all metrics: an alignment on the metric itself makes any two runs alike.
     """
-    held_out = Comparison(True, how.alignment, how.duplicates)
+    held_out = SimilarityRule(True, how.alignment, how.duplicates)
     pairs = list(zip(baselines, [*baselines[1:], *baselines[:1]], strict=True))[:MOST_PAIRS]
     # Backwards, alignments would leave any band and cost most of all; they find no more likeness outside of it.
     if len(baselines) < FEWEST_PAIRS or len(how.duplicates) < 2:
@@ -43,7 +43,7 @@ def assay(baselines: Sequence[PreparedRun], how: Comparison) -> Assay:
     )
 
 
-def not_assessable(found: Assay, how: Comparison, metrics: Sequence[str], delta: float, alpha: float) -> list[str]:
+def not_assessable(found: Assay, how: SimilarityRule, metrics: Sequence[str], delta: float, alpha: float) -> list[str]:
     """For each metric why an absence of change across runs cannot be shown, "" if it can.
 
     Two one-sided tests at ``alpha``: the baselines' similarity exceeds ``delta``, so that as much can be lost; and

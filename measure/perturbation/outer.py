@@ -32,8 +32,8 @@ from measure.perturbation.assay import assay, not_assessable
 from measure.perturbation.similarity import (
     NEAR_DUPLICATE,
     Aligner,
-    Comparison,
     PreparedRun,
+    SimilarityRule,
     align_in_threads,
     check_held_out,
     near_duplicates,
@@ -149,7 +149,7 @@ def outer_evidence(
     else:
         cells = list(combinations(range(len(prepared)), 2))
     memo = {} if memo is None else memo
-    how = Comparison(held_out, None if aligned else alignment, near_duplicates(prepared[: len(baseline)]))
+    how = SimilarityRule(held_out, None if aligned else alignment, near_duplicates(prepared[: len(baseline)]))
     found = similarities(prepared, cells, how, progress, memo, aligner)
     if flips is None:
         n_tested = len(runs) if paired else len(baseline) - len(references)
@@ -275,7 +275,7 @@ def _references(n_baseline: int, n_runs: int, most: int | None, seed: int, paire
 def similarities(
     prepared: Sequence[PreparedRun],
     cells: Sequence[tuple[int, int]],
-    how: Comparison,
+    how: SimilarityRule,
     progress: Progress | None,
     memo: Memo,
     aligner: Aligner,
@@ -307,7 +307,7 @@ def similarities(
     return result
 
 
-def _assay(baselines: Sequence[PreparedRun], how: Comparison, memo: Memo) -> NDArray[np.float64]:
+def _assay(baselines: Sequence[PreparedRun], how: SimilarityRule, memo: Memo) -> NDArray[np.float64]:
     """The assay of ``baselines``, from ``memo`` if it has it."""
     key = (f"assay {how.alignment} {how.duplicates}", b"".join(one.digest for one in baselines), b"")
     if key not in memo:
@@ -327,7 +327,7 @@ def _findings(
     prepared: Sequence[PreparedRun],
     n_baseline: int,
     references: frozenset[int],
-    how: Comparison,
+    how: SimilarityRule,
     metrics: Sequence[str],
 ) -> tuple[str, ...]:
     """Warnings of traces of different lengths, near-duplicates, and the number of references."""

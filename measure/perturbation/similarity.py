@@ -40,7 +40,7 @@ class PreparedRun:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class SimilarityRule:
     """How runs are compared.
 
     ``held_out``: each metric is aligned on the others, else on all. ``alignment``: None: records correspond as they
@@ -74,7 +74,7 @@ def outer_z(
     """
     check_held_out(metrics, held_out)
     first, second = prepare(reference, metrics, "reference"), prepare(other, metrics, "other trace")
-    return similarity(first, second, Comparison(held_out, alignment, ((),) * len(metrics)))
+    return similarity(first, second, SimilarityRule(held_out, alignment, ((),) * len(metrics)))
 
 
 def check_held_out(metrics: Sequence[str], held_out: bool) -> None:
@@ -117,7 +117,9 @@ def near_duplicates(runs: Sequence[PreparedRun]) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(np.flatnonzero(row).tolist()) for row in close)
 
 
-def similarity(first: PreparedRun, second: PreparedRun, how: Comparison, *, widen: bool = True) -> NDArray[np.float64]:
+def similarity(
+    first: PreparedRun, second: PreparedRun, how: SimilarityRule, *, widen: bool = True
+) -> NDArray[np.float64]:
     """Outer z of each metric ``(m,)`` between two runs, symmetric in them; nan for metrics that are constant in either,
     or that have no channel to be aligned on. ``widen``: alignments may leave their band."""
     if second.digest < first.digest:  # ties between paths are resolved by the order of the two traces
@@ -149,12 +151,12 @@ class Aligner(Protocol):
     """
 
     def __call__(
-        self, pairs: Sequence[tuple[PreparedRun, PreparedRun]], how: Comparison, done: Callable[[int], None]
+        self, pairs: Sequence[tuple[PreparedRun, PreparedRun]], how: SimilarityRule, done: Callable[[int], None]
     ) -> list[NDArray[np.float64]]: ...
 
 
 def align_in_threads(
-    pairs: Sequence[tuple[PreparedRun, PreparedRun]], how: Comparison, done: Callable[[int], None]
+    pairs: Sequence[tuple[PreparedRun, PreparedRun]], how: SimilarityRule, done: Callable[[int], None]
 ) -> list[NDArray[np.float64]]:
     """The `Aligner` of this process: the alignment kernels run without the interpreter lock, in threads where they take
     longer than handing a pair to a thread and waiting for the lock."""
@@ -171,7 +173,7 @@ def align_in_threads(
     return found
 
 
-def _cells(first: PreparedRun, second: PreparedRun, how: Comparison) -> float:
+def _cells(first: PreparedRun, second: PreparedRun, how: SimilarityRule) -> float:
     """Cells of the band in which two runs are aligned at first."""
     if how.alignment is None:
         return 0
@@ -185,19 +187,19 @@ def alignment_paths(
 ) -> dict[int, NDArray[np.int64]]:  # fmt: skip
     """The alignment ``(k, 2)``, records of ``reference`` and of ``other``, by which each metric is compared.
 
-    By index of the metric; one that cannot be aligned is missing. ``duplicates``: as of `Comparison`. Raises ValueError
-    for tables that cannot be aligned.
+    By index of the metric; one that cannot be aligned is missing. ``duplicates``: as of `SimilarityRule`. Raises
+    ValueError for tables that cannot be aligned.
     """
     check_held_out(metrics, held_out)
     first, second = prepare(reference, metrics, "reference"), prepare(other, metrics, "other trace")
-    how = Comparison(held_out, alignment, duplicates)
+    how = SimilarityRule(held_out, alignment, duplicates)
     if second.digest < first.digest:
         return {metric: path[:, ::-1] for metric, path in _paths(second, first, how, alignment, True).items()}
     return _paths(first, second, how, alignment, True)
 
 
 def _paths(
-    first: PreparedRun, second: PreparedRun, how: Comparison, alignment: AlignmentSetting, widen: bool
+    first: PreparedRun, second: PreparedRun, how: SimilarityRule, alignment: AlignmentSetting, widen: bool
 ) -> dict[int, NDArray[np.int64]]:
     """The alignment for each metric that can be aligned."""
     n_metrics = len(first.values)

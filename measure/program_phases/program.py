@@ -17,7 +17,7 @@ from measure.cycle_close.command import trace_job
 from measure.cycle_close.job import Job, bad_ending, check_length, machine_for, program_file
 from measure.cycle_close.rates import ENERGY, RATES, table_of
 from measure.cycle_close.reuse import WaitModel
-from measure.cycle_close.tracer import Category, Interval, Settings
+from measure.cycle_close.tracer import Category, Interval, TracerSettings
 from measure.errors import CampaignError, MeasureError
 from measure.program_phases.bbv import BasicBlockVectors
 from measure.program_phases.points import SimulationPoints
@@ -71,7 +71,7 @@ def simulate(
         elf = program_file(job.program, console)
         job.check_input()
         config = load_machine(machine, job.settings)
-        full = Settings(interval_instructions, everything=True)
+        full = TracerSettings(interval_instructions, everything=True)
         status = Status(console, "simulating in detail")
         with WorkBar(console, "simulating in detail", percent=True) as bar:
             if instructions is not None:

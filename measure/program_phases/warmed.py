@@ -20,7 +20,7 @@ from emulator.timing.machine_config import MachineConfig
 from emulator.timing.machine_events import N_EVENTS
 from measure.cycle_close.detail import DetailedRun
 from measure.cycle_close.reuse import WaitModel
-from measure.cycle_close.tracer import CoreObserver, Settings
+from measure.cycle_close.tracer import CoreObserver, TracerSettings
 
 NO_WARM_UP, LINES = "no warm-up", "exact lines"
 _FILL_INTERVAL = 200_000  # instructions between two measurements of the rate of fills
@@ -107,7 +107,7 @@ def _count_fills(machine: Machine, waits: WaitModel) -> None:
 
 def _by_lines(machine: Machine, core: InOrderCore, bounds: Bounds, waits: WaitModel) -> NDArray[np.float64]:
     """Each point on a core that was warmed up like a sample of a cycle-close trace."""
-    run = DetailedRun(machine, core, Settings(warm_up="lines"), waits)
+    run = DetailedRun(machine, core, TracerSettings(warm_up="lines"), waits)
     events = np.zeros((len(bounds.begins), N_EVENTS))
     for point in np.argsort(bounds.begins, kind="stable"):
         begin, end = int(bounds.begins[point]), int(bounds.ends[point])

@@ -176,7 +176,7 @@ class Control:
 
 
 @dataclass(frozen=True)
-class AlignmentError:
+class AlignmentAccuracy:
     """Error of an algorithm on one set of channels, in records: means over ``runs`` runs of ``variant``."""
 
     variant: str
@@ -212,7 +212,7 @@ class AlignmentTruth:
     ``estimate_error``: mean error of the estimate by instructions per event, by variant.
     """
 
-    errors: tuple[AlignmentError, ...]
+    errors: tuple[AlignmentAccuracy, ...]
     choices: tuple[ChannelChoice, ...]
     resolution_median: float
     resolution_p95: float

@@ -12,13 +12,13 @@ from measure.report.model import ReportData
 
 
 @dataclass(frozen=True)
-class Step(elements.Step):
+class NextStep(elements.Step):
     """``finding``: the finding of the report that the sentence tells; None for none."""
 
     finding: Finding | None = None
 
 
-def next_steps(data: ReportData, results: str = "") -> tuple[Step, ...]:
+def next_steps(data: ReportData, results: str = "") -> tuple[NextStep, ...]:
     """The findings of ``data`` with a command, and remedies that helped; the gravest first.
 
     ``results``: the directory of the results as a command line has it; empty if unknown. A campaign in which every
@@ -32,9 +32,9 @@ def next_steps(data: ReportData, results: str = "") -> tuple[Step, ...]:
             if finding.kind == "next":
                 text = finding.sentence_in(results)
                 text = text[:1].upper() + text[1:]
-            steps.append(Step(text, commands, finding))
+            steps.append(NextStep(text, commands, finding))
     if not steps:  # traces of other tools: no command is known
-        steps = [Step(one.text, (), one) for one in data.said if one.kind == "advice"]
+        steps = [NextStep(one.text, (), one) for one in data.said if one.kind == "advice"]
     is_sound = bool(data.variants) and not data.invalidating
     if results and is_sound and all(variant.verdict == "equivalent" for variant in data.variants):
         blind = [variant.name for variant in data.variants if variant.inner.verdict == "not assessable"]
@@ -52,7 +52,7 @@ def next_steps(data: ReportData, results: str = "") -> tuple[Step, ...]:
                 f"Within a run nothing could be seen in {', '.join(blind)}: watch metrics that take many values, or "
                 "take longer records, and run again."
             )
-        steps.append(Step(text, commands))
+        steps.append(NextStep(text, commands))
     return tuple(steps)
 
 

@@ -17,7 +17,7 @@ from emulator.timing.machine_events import Event
 from emulator.timing.machine_file import parse_machine
 from measure.cycle_close.rerun import trace_in_two_runs
 from measure.cycle_close.rollback import RollBackTracer
-from measure.cycle_close.tracer import Category, Interval, Settings, Tracer
+from measure.cycle_close.tracer import Category, Interval, Tracer, TracerSettings
 from measure.errors import RunError
 from measure.perturbation.analysis_types import FEWEST_RECORDS
 from measure.run_types import Run, RunSpec, Trace
@@ -26,7 +26,7 @@ from measure.targets.program_file import program_of
 
 
 class CycleCloseTarget:
-    """See the module. ``spec.cycleclose``: fields of `Settings`, and ``samples`` for two runs (0: one)."""
+    """See the module. ``spec.cycleclose``: fields of `TracerSettings`, and ``samples`` for two runs (0: one)."""
 
     def prepare(self, machine: str) -> None:
         """Compile the kernels of emulator and timing models."""
@@ -37,7 +37,7 @@ class CycleCloseTarget:
         started = time.perf_counter()
         options: dict[str, Any] = dict(spec.cycleclose)
         samples = options.pop("samples", 0)
-        settings = Settings(interval_instructions=spec.interval, **options)
+        settings = TracerSettings(interval_instructions=spec.interval, **options)
         config = parse_machine(spec.machine, spec.machine_name)
         machines: list[Machine] = []
 

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from measure.alignment.setting import AlignmentSetting
 from measure.perturbation.outer import Memo, mean_defined, similarities
-from measure.perturbation.similarity import Aligner, Comparison, align_in_threads, near_duplicates, prepare
+from measure.perturbation.similarity import Aligner, SimilarityRule, align_in_threads, near_duplicates, prepare
 
 
 def opponents(n: int) -> list[list[int]]:
@@ -59,7 +59,7 @@ class AcrossRuns:
         cells = [(i, j) for i, others in enumerate(opponents(len(runs))) for j in [*others, *spare]]
         prepared, n = [*self.baselines, *runs], len(self.baselines)
         wanted = [cell for i, j in cells for cell in ((n + i, j), (i, j))]
-        how = Comparison(True, self._alignment, duplicates)
+        how = SimilarityRule(True, self._alignment, duplicates)
         z = similarities(prepared, wanted, how, None, self._memo, self._aligner)
         differences = np.full((len(runs), n, len(self.metrics)), np.nan)
         for i, j in cells:

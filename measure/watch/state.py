@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from measure.console.time_left import TimeLeft
 from measure.errors import CampaignError, MeasureError
-from measure.judging.comparison import Comparison, compared, runs_of
+from measure.judging.comparison import VariantComparison, compared, runs_of
 from measure.perturbation.wording import in_words
 from measure.result_files import SUMMARY_NAME
 from measure.run_types import BASELINE, Run
@@ -227,7 +227,7 @@ class Observer:
                 and (not incomplete or not plan.campaign.pairs or compared(plan.campaign, baselines, mine).paired)
             }
             within = plan.campaign.model_copy(update={"outer": False})  # aligning runs takes too long for a live page
-            comparison = Comparison(within, baselines, by_variant)
+            comparison = VariantComparison(within, baselines, by_variant)
             with contextlib.suppress(MeasureError, ValueError):  # traces too short: the campaign itself reports it
                 found = {name: comparison.within_runs(name) for name in by_variant}
                 verdicts = {name: (one.verdict, in_words(one)) for name, one in found.items()}

@@ -26,7 +26,7 @@ from experiments.results import (
 )
 from experiments.runner import record, run_folder, run_tasks
 from measure.cycle_close.command import Job, trace_job
-from measure.cycle_close.tracer import Settings
+from measure.cycle_close.tracer import TracerSettings
 from measure.errors import CampaignError
 from measure.programs.catalogue import load_catalogue
 from measure.report.style import new_figure
@@ -117,7 +117,7 @@ def test_one_full_simulation_serves_every_length() -> None:
     job = Job(elf, ("tiny",), MACHINE)
     together = full_traces(job, elf, config, (30_000, 100_000, 700_000))
     for length, table in together.items():
-        alone = trace_job(job, elf, config, Settings(length, everything=True), None).table
+        alone = trace_job(job, elf, config, TracerSettings(length, everything=True), None).table
         for name in (
             "begin_instructions",
             "end_instructions",

@@ -15,7 +15,7 @@ from measure.alignment.setting import DEFAULT_ALIGNMENT, AlignmentSetting
 from measure.campaign.run_command import load_results
 from measure.errors import CampaignError
 from measure.ground_truth.alignment import typical_error
-from measure.judging.comparison import Comparison, runs_of
+from measure.judging.comparison import VariantComparison, runs_of
 from measure.merging.cli import merge
 from measure.merging.program_progress import EventCurve
 from measure.perturbation.perturbation import outer_z
@@ -48,7 +48,7 @@ def test_verdicts_and_merge_use_the_alignment_of_the_campaign(
     result, outcome = load_results(tmp_path / "out")
     variants = {name: runs_of(outcome.runs, name) for name in result.plan.campaign.variant_sets()}
     baselines = runs_of(outcome.runs, BASELINE)
-    judged = Comparison(result.plan.campaign, baselines, variants).judged("light")
+    judged = VariantComparison(result.plan.campaign, baselines, variants).judged("light")
     assert judged.outer_held_out is not None
     assert used == {expected}
     used.clear()

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from measure.campaign import dry_run
-from measure.campaign.dry_run import Estimate, Rate, _plain_plan, _rows, estimate
+from measure.campaign.dry_run import PlanEstimate, Rate, _plain_plan, _rows, estimate
 from measure.cli import main
 from measure.errors import CampaignError
 from measure.judging.power import assumed_spread, detectable_change
@@ -54,7 +54,7 @@ def test_runs_builds_and_records_are_those_of_the_campaign(path: Path) -> None:
 
 def test_the_time_is_that_of_waves_of_runs_and_of_missing_builds() -> None:
     rate = Rate(set_up_seconds=0.5, instructions=1_000, cycles=2_000, seconds=0.25)
-    found = Estimate(None, 40, 4, 3, 2.0, 10_000, 800, 10, rate, 2)
+    found = PlanEstimate(None, 40, 4, 3, 2.0, 10_000, 800, 10, rate, 2)
     assert rate.run_seconds(10_000) == 3.0
     assert found.seconds == 20 * 3.0 + 3 * 2.0
     assert replace(found, comparing_seconds=7.0).seconds == found.seconds + 7.0
@@ -65,7 +65,7 @@ def test_the_time_is_that_of_waves_of_runs_and_of_missing_builds() -> None:
 def test_on_a_busy_machine_the_time_is_a_range_with_its_reason(path: Path) -> None:
     campaign, _ = load_campaign(path)
     rate = Rate(set_up_seconds=0.5, instructions=1_000, cycles=2_000, seconds=0.25)
-    calm = Estimate(None, 46, 4, 0, None, 10_000, 800, 10, rate, 2, load=0.05)
+    calm = PlanEstimate(None, 46, 4, 0, None, 10_000, 800, 10, rate, 2, load=0.05)
     assert dict(_rows(campaign, calm))["time"].startswith(
         "about 69 s on an idle machine with 2 at once: 46 runs of about 3.0 s"
     )

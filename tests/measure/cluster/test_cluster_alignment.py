@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from measure.alignment.setting import DEFAULT_ALIGNMENT
 from measure.cluster.alignment import Similarities, Tile, align_tile, aligner_with, tiles_of
 from measure.cluster.dask_workers import connect
-from measure.perturbation.similarity import Comparison, PreparedRun, align_in_threads, prepare
+from measure.perturbation.similarity import PreparedRun, SimilarityRule, align_in_threads, prepare
 
 distributed = pytest.importorskip("distributed", reason="Dask is an optional dependency")
 METRICS = ("a", "b", "c")
-HOW = Comparison(True, DEFAULT_ALIGNMENT, ((), (), ()))
+HOW = SimilarityRule(True, DEFAULT_ALIGNMENT, ((), (), ()))
 
 
 def runs(n: int) -> list[PreparedRun]:
@@ -60,7 +60,7 @@ def test_every_pair_is_in_one_tile(chosen: list[tuple[int, int]]) -> None:
 def test_workers_that_never_answer_cost_nothing() -> None:
     futures: list[Future[Similarities]] = []
 
-    def submit(tile: Tile, how: Comparison) -> Future[Similarities]:
+    def submit(tile: Tile, how: SimilarityRule) -> Future[Similarities]:
         futures.append(Future())
         return futures[-1]
 
@@ -71,7 +71,7 @@ def test_workers_that_never_answer_cost_nothing() -> None:
 
 
 def test_workers_that_fail_cost_nothing() -> None:
-    def submit(tile: Tile, how: Comparison) -> Future[Similarities]:
+    def submit(tile: Tile, how: SimilarityRule) -> Future[Similarities]:
         future: Future[Similarities] = Future()
         future.set_exception(RuntimeError("the worker died"))
         return future
@@ -82,7 +82,7 @@ def test_workers_that_fail_cost_nothing() -> None:
 def test_each_pair_is_counted_once_when_both_make_it() -> None:
     threads = []
 
-    def submit(tile: Tile, how: Comparison) -> Future[Similarities]:
+    def submit(tile: Tile, how: SimilarityRule) -> Future[Similarities]:
         future: Future[Similarities] = Future()
 
         def answer() -> None:
@@ -103,7 +103,7 @@ def test_each_pair_is_counted_once_when_both_make_it() -> None:
 def test_answers_of_workers_are_taken() -> None:
     """What a worker has answered is not made again."""
 
-    def submit(tile: Tile, how: Comparison) -> Future[Similarities]:
+    def submit(tile: Tile, how: SimilarityRule) -> Future[Similarities]:
         future: Future[Similarities] = Future()
         marked: list[NDArray[np.float64]] = [np.full(3, place) for place in tile.places]
         future.set_result(marked)

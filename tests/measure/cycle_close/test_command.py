@@ -30,7 +30,7 @@ from measure.cycle_close import command
 from measure.cycle_close.rates import ENERGY, about_blank
 from measure.cycle_close.results import write_table
 from measure.cycle_close.trace_page import _command, duration_text
-from measure.cycle_close.tracer import BY_DEFAULT, Settings
+from measure.cycle_close.tracer import BY_DEFAULT, TracerSettings
 from tests.measure.report.page_structure import csv_in, figures_without_caption_or_data, problems
 
 ROOT = Path(__file__).parent.parent.parent.parent
@@ -226,9 +226,9 @@ def test_a_name_after_picture_is_no_program(source: Path, name: str) -> None:
 
 
 def test_options_become_the_settings_of_their_names(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Settings] = []
+    asked: list[TracerSettings] = []
 
-    def run(job: object, settings: Settings, *others: object) -> tuple[int, None]:
+    def run(job: object, settings: TracerSettings, *others: object) -> tuple[int, None]:
         asked.append(settings)
         return 0, None
 
@@ -238,12 +238,12 @@ def test_options_become_the_settings_of_their_names(source: Path, monkeypatch: p
              "--warm-up", "11,13", "--wait-step", "30", "--roll-back", "--signature", "hashed"]  # fmt: skip
     for options in ([], given, ["--paper"]):
         assert cycleclose(*options, source).exit_code == 0
-    chosen = Settings(
+    chosen = TracerSettings(
         interval_instructions=5000, dimensions=7, threshold=0.1, base="L", entries=9, when_full="closest",
         update="mean", predictor="last", unsampled="none", warm_up="queues", warm_references=11, warm_branches=13,
         wait_step=0.3, roll_back=True, signature="hashed",
     )  # fmt: skip
-    assert asked == [BY_DEFAULT, chosen, Settings()]
+    assert asked == [BY_DEFAULT, chosen, TracerSettings()]
 
 
 def test_gdb_needs_somebody_to_press_the_key(source: Path) -> None:

@@ -21,7 +21,7 @@ from measure.cycle_close.rates import deviations, table_of
 from measure.cycle_close.rerun import CHECKS, checks_beside, profile, trace_in_two_runs, trace_second_run
 from measure.cycle_close.rollback import RollBackTracer
 from measure.cycle_close.samples import Samples
-from measure.cycle_close.tracer import Category, Interval, Settings, Tracer
+from measure.cycle_close.tracer import Category, Interval, Tracer, TracerSettings
 
 MACHINE = load_machine(Path(__file__).parents[3] / "configs" / "machines" / "strongarm.yaml")
 # The same loop over 1 KiB to 512 KiB: phases of code see one phase, caches eight.
@@ -41,7 +41,7 @@ int main(void) {
   return 0;
 }
 """
-CODE = Settings(interval_instructions=10_000, warm_references=12_000, warm_branches=3_000)
+CODE = TracerSettings(interval_instructions=10_000, warm_references=12_000, warm_branches=3_000)
 DATA = replace(CODE, wait_step=0.2)
 WAYS = {
     "predicting": replace(DATA, unsampled="closest"),
@@ -61,7 +61,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def trace(
-    program: Path, way: str, settings: Settings, config: MachineConfig = MACHINE, **options: Any
+    program: Path, way: str, settings: TracerSettings, config: MachineConfig = MACHINE, **options: Any
 ) -> list[Interval]:
     core = InOrderCore(config, 1)
 
@@ -78,7 +78,7 @@ def trace(
 TRACES: dict[tuple[object, ...], list[Interval]] = {}
 
 
-def traced(program: Path, way: str, settings: Settings, config: MachineConfig = MACHINE) -> list[Interval]:
+def traced(program: Path, way: str, settings: TracerSettings, config: MachineConfig = MACHINE) -> list[Interval]:
     """What `trace` gives, made once for all tests, whose events none can change."""
     key = program, way, settings, config.model_dump_json()
     if key not in TRACES:

@@ -21,7 +21,7 @@ from emulator.linux.loader.elf import load_image
 from emulator.timing.machine_file import load_machine
 from instrumenter.building.program_build import build_program
 from measure.cycle_close.command import Job, Traced, trace_job
-from measure.cycle_close.tracer import Settings
+from measure.cycle_close.tracer import TracerSettings
 from measure.cycle_close.watch import Keys, Watch
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "emulator" / "gdb"))
@@ -47,9 +47,9 @@ int main(void) {
 }
 """
 SETTINGS = {
-    "predicted": Settings(20_000, warm_up="lines", wait_step=0.2),
-    "paper": Settings(20_000),
-    "roll-back": Settings(20_000, warm_up="lines", wait_step=0.2, roll_back=True),
+    "predicted": TracerSettings(20_000, warm_up="lines", wait_step=0.2),
+    "paper": TracerSettings(20_000),
+    "roll-back": TracerSettings(20_000, warm_up="lines", wait_step=0.2, roll_back=True),
 }
 
 
@@ -93,7 +93,7 @@ def connected(port: int) -> Client:
     raise AssertionError("no process listens")
 
 
-def traced(elf: Path, settings: Settings, session: Callable[[Client], None]) -> Traced:
+def traced(elf: Path, settings: TracerSettings, session: Callable[[Client], None]) -> Traced:
     """The trace with a debugger that comes after the first interval."""
     port, errors = free_port(), []
 
@@ -113,7 +113,7 @@ def traced(elf: Path, settings: Settings, session: Callable[[Client], None]) -> 
 
 
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
-def test_the_trace_is_the_same(elf: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_trace_is_the_same(elf: Path, settings: TracerSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("measure.cycle_close.rollback._PART_INSTRUCTIONS", 400_000)
     image = load_image(elf)
     place, watched = image.find_symbol("next"), image.find_symbol("turn")

@@ -13,7 +13,7 @@ from emulator.timing.machine_events import Event
 from emulator.timing.machine_file import load_machine
 from instrumenter.building.program_build import build_program
 from measure.cycle_close.rerun import trace_in_two_runs
-from measure.cycle_close.tracer import Category, Interval, Settings, Tracer
+from measure.cycle_close.tracer import Category, Interval, Tracer, TracerSettings
 
 MACHINE = load_machine(Path(__file__).parents[3] / "configs" / "machines" / "strongarm.yaml")
 # Eight phases of code of their own, each with sixteen loads from one register a turn, over one of two arrays of 12 KiB,
@@ -42,7 +42,7 @@ int main(void) {
   return 0;
 }
 """
-SETTINGS = Settings(interval_instructions=10_000, warm_up="lines", wait_step=0.05)
+SETTINGS = TracerSettings(interval_instructions=10_000, warm_up="lines", wait_step=0.05)
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_program([source], ["-O2"]).elf_path
 
 
-def trace(program: Path, settings: Settings, runs: int) -> list[Interval]:
+def trace(program: Path, settings: TracerSettings, runs: int) -> list[Interval]:
     def make() -> Machine:
         return Machine(program.read_bytes(), background=False)
 
@@ -65,7 +65,7 @@ def trace(program: Path, settings: Settings, runs: int) -> list[Interval]:
 
 @pytest.mark.parametrize("runs", [1, 2])
 def test_samples_miss_what_they_miss_in_full_simulation(program: Path, runs: int) -> None:
-    full = trace(program, Settings(interval_instructions=10_000, everything=True), 1)
+    full = trace(program, TracerSettings(interval_instructions=10_000, everything=True), 1)
     found = [one for one in trace(program, SETTINGS, runs)[1:-1] if one.category is Category.SIMULATED]
     assert 5 < len(found) < 0.5 * len(full)
     true = [full[one.number] for one in found]

@@ -19,7 +19,7 @@ from measure.cycle_close.mispredictions import UNKNOWN, known_penalty_cycles
 from measure.cycle_close.rerun import trace_in_two_runs
 from measure.cycle_close.rollback import RollBackTracer
 from measure.cycle_close.samples import Sample, Samples
-from measure.cycle_close.tracer import Category, Interval, Settings, Tracer
+from measure.cycle_close.tracer import Category, Interval, Tracer, TracerSettings
 
 DESKTOP = load_machine(Path(__file__).parents[3] / "configs" / "machines" / "desktop.yaml")
 DEEP = DESKTOP.model_copy(
@@ -44,7 +44,7 @@ int main(void) {
   return 0;
 }
 """
-SETTINGS = Settings(10_000, warm_up="lines", wait_step=0.2, unsampled="closest")
+SETTINGS = TracerSettings(10_000, warm_up="lines", wait_step=0.2, unsampled="closest")
 
 
 @pytest.fixture(scope="module")

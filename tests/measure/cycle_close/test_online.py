@@ -27,8 +27,8 @@ from measure.cycle_close.tracer import (
     BY_DEFAULT,
     Category,
     Interval,
-    Settings,
     Tracer,
+    TracerSettings,
     profile_selection,
     signatures_for,
 )
@@ -59,7 +59,7 @@ WAYS = {
     "few": replace(SHORT, entries=4, predictor="rle-1", unsampled="closest"),
     "full": replace(SHORT, entries=4, when_full="closest", dimensions=7),
     "code alone": replace(SHORT, wait_step=0.0, unsampled="none"),
-    "paper": Settings(2_000, warm_references=500, warm_branches=500),
+    "paper": TracerSettings(2_000, warm_references=500, warm_branches=500),
 }
 # All ways on one machine, and two on the other, whose core issues one instruction a cycle: the default and the paper's.
 ON_MACHINES = pytest.mark.parametrize(
@@ -79,20 +79,20 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_program([source], ["-O1"]).elf_path
 
 
-def trace(program: Path, machine: str, ways: Settings, **options: bool) -> list[Interval]:
+def trace(program: Path, machine: str, ways: TracerSettings, **options: bool) -> list[Interval]:
     with Machine(program, background=False) as guest:
         return list(Tracer(guest, InOrderCore(MACHINES[machine], 1), ways, **options).intervals())
 
 
 @ON_MACHINES
-def test_a_series_gives_what_single_intervals_give(program: Path, machine: str, ways: Settings) -> None:
+def test_a_series_gives_what_single_intervals_give(program: Path, machine: str, ways: TracerSettings) -> None:
     found, stepwise = trace(program, machine, ways), trace(program, machine, ways, stepwise=True)
     assert repr(found) == repr(stepwise)
     assert [one.events.tobytes() for one in found] == [one.events.tobytes() for one in stepwise]
 
 
 @ON_MACHINES
-def test_phases_are_those_of_the_naive_twins(program: Path, machine: str, ways: Settings) -> None:
+def test_phases_are_those_of_the_naive_twins(program: Path, machine: str, ways: TracerSettings) -> None:
     found, was_bad = [], []  # a bad estimate brings the next sample forward
     with Machine(program, background=False) as guest:
         tracer = Tracer(guest, InOrderCore(MACHINES[machine], 1), ways, stepwise=True)

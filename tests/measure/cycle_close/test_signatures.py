@@ -21,7 +21,7 @@ from measure.cycle_close.command import Job, trace_job
 from measure.cycle_close.rerun import trace_in_two_runs
 from measure.cycle_close.rollback import RollBackTracer
 from measure.cycle_close.signature import SignatureMaker, about_crowded_signatures, entries_for
-from measure.cycle_close.tracer import BY_DEFAULT, Interval, Settings, Tracer
+from measure.cycle_close.tracer import BY_DEFAULT, Interval, Tracer, TracerSettings
 
 DESKTOP_FILE = Path(__file__).parents[3] / "configs" / "machines" / "desktop.yaml"
 DESKTOP = load_machine(DESKTOP_FILE)
@@ -88,7 +88,7 @@ def loops(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_program([source], ["-O2"]).elf_path
 
 
-def trace(program: Path, how: str, ways: Settings) -> list[Interval]:
+def trace(program: Path, how: str, ways: TracerSettings) -> list[Interval]:
     def machine() -> Machine:
         return Machine(program, background=False)
 

@@ -20,7 +20,7 @@ from emulator.timing.machine_file import load_machine
 from instrumenter.building.program_build import build_program
 from measure.cycle_close.rates import deviations, event_totals, events_off, pointwise_deviation, table_of
 from measure.cycle_close.signature import SignatureMaker, entry_of
-from measure.cycle_close.tracer import Category, Interval, Settings, Tracer
+from measure.cycle_close.tracer import Category, Interval, Tracer, TracerSettings
 from measure.cycle_close.warmup import RecordQueue
 
 ROOT = Path(__file__).parent.parent.parent.parent
@@ -36,7 +36,7 @@ int main(void) { long s = 0;
   for (int k = 0; k < 6; k++) { s += compute(100000); s += sweep(100000); s += branches(60000); }
   printf("%ld\\n", s); return 0; }
 """
-SHORT = Settings(interval_instructions=10_000, warm_references=5_000, warm_branches=5_000)
+SHORT = TracerSettings(interval_instructions=10_000, warm_references=5_000, warm_branches=5_000)
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_program([source], ["-O1"]).elf_path
 
 
-def trace(program: Path, settings: Settings) -> list[Interval]:
+def trace(program: Path, settings: TracerSettings) -> list[Interval]:
     with Machine(program, background=False) as machine:
         return list(Tracer(machine, InOrderCore(MACHINE, 1), settings).intervals())
 

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from measure.alignment.setting import DEFAULT_ALIGNMENT
-from measure.explanation.explain_variant import Judged
+from measure.explanation.explain_variant import VariantPerturbation
 from measure.explanation.relations import Relations, broken_relations, relation_text
 from measure.perturbation.analysis_types import VERDICTS
 from measure.perturbation.perturbation import inner_perturbation, outer_perturbation
@@ -63,7 +63,7 @@ def test_where_relations_are_broken() -> None:
         [spearman(table, METRICS) for table in plain], [spearman(table, METRICS) for table in lost], paired=True, seed=1
     )
     outer = outer_perturbation(plain, lost, METRICS, held_out=True, paired=True, seed=1)
-    both = Judged(inner, outer)
+    both = VariantPerturbation(inner, outer)
     assert both.where == "within a run and across runs"
     assert ("loads", "loads") in both.broken
     assert both.verdict == "perturbed"
@@ -74,10 +74,10 @@ def test_where_relations_are_broken() -> None:
         paired=True,
         seed=1,
     )
-    across = Judged(unchanged, outer)
+    across = VariantPerturbation(unchanged, outer)
     assert across.where == "across runs"
     assert all(a == b for a, b in across.broken)
-    assert Judged(unchanged, None).broken == broken_relations(unchanged, None) == []
+    assert VariantPerturbation(unchanged, None).broken == broken_relations(unchanged, None) == []
     assert relation_text(("loads", "loads")) == "loads across runs"
 
 
@@ -90,8 +90,10 @@ def test_an_explanation_has_the_verdict_of_its_campaign() -> None:
         nothing = np.zeros(2)
         signals = Signals("x", (), np.zeros((2, 0)))
         report = VariantReport("x", (), (), nothing, nothing, nothing, 0.0, inner, None, outer, signals)
-        assert Judged(inner, outer).verdict == report.verdict
+        assert VariantPerturbation(inner, outer).verdict == report.verdict
     same, unseen = replace(given, verdict="equivalent"), replace(given, verdict="not assessable")
-    assert Judged(unseen, same).in_words == "equivalent, not assessable within a run"
-    assert Judged(same, unseen).in_words == "equivalent, not assessable across runs"
-    assert Judged(unseen, unseen).in_words == Judged(unseen, None).in_words == "not assessable"
+    assert VariantPerturbation(unseen, same).in_words == "equivalent, not assessable within a run"
+    assert VariantPerturbation(same, unseen).in_words == "equivalent, not assessable across runs"
+    assert (
+        VariantPerturbation(unseen, unseen).in_words == VariantPerturbation(unseen, None).in_words == "not assessable"
+    )

@@ -12,7 +12,7 @@ import pytest
 from measure.campaign.analysis import analyse
 from measure.judging.comparing_time import alignments, comparing_seconds
 from measure.perturbation import outer
-from measure.perturbation.similarity import Comparison, align_in_threads
+from measure.perturbation.similarity import SimilarityRule, align_in_threads
 from measure.runs.campaign_file import load_campaign
 from measure.runs.executor import Outcome
 from measure.runs.plan import make_plan
@@ -37,13 +37,13 @@ def test_alignments_are_those_that_the_comparison_makes(
     runs = tuple(FakeTarget().execute(replace(spec, seed=n)) for n, spec in enumerate(plan.specs))
     made: Counter[bool | str] = Counter()
 
-    def aligner(pairs: Any, how: Comparison, done: Any) -> Any:
+    def aligner(pairs: Any, how: SimilarityRule, done: Any) -> Any:
         made[how.held_out] += len(pairs)
         return align_in_threads(pairs, how, done)
 
     assay = outer.assay
 
-    def assayed(baselines: Any, how: Comparison) -> Any:
+    def assayed(baselines: Any, how: SimilarityRule) -> Any:
         found = assay(baselines, how)
         made["assayed"] += found.shape[0] * found.shape[1]
         return found

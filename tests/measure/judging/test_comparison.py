@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from measure.campaign.run_command import load_results
-from measure.judging.comparison import Comparison, percent_over, runs_of
+from measure.judging.comparison import VariantComparison, percent_over, runs_of
 from measure.judging.controls import judge_controls
 from measure.run_types import BASELINE, NULL_CONTROL, Run
 from measure.runs.campaign_model import Campaign
@@ -30,8 +30,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Campaign, dict[str, 
     return result.plan.campaign, {name: runs_of(outcome.runs, name) for name in names}
 
 
-def compare(campaign: Campaign, runs: dict[str, list[Run]], *variants: str) -> Comparison:
-    return Comparison(campaign, runs[BASELINE], {name: runs[name] for name in variants})
+def compare(campaign: Campaign, runs: dict[str, list[Run]], *variants: str) -> VariantComparison:
+    return VariantComparison(campaign, runs[BASELINE], {name: runs[name] for name in variants})
 
 
 def test_a_total_is_compared_with_the_mean_of_the_baselines_and_unknown_without_one() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import measure
 from measure.arguments import check_number, check_word
-from measure.cycle_close.tracer import BY_DEFAULT, Settings
+from measure.cycle_close.tracer import BY_DEFAULT, TracerSettings
 from measure.errors import ArgumentError
 from tests.measure.library.library_campaign import write_campaign
 
@@ -119,14 +119,14 @@ def test_of_a_cycle_close_trace(arguments: dict, message: str) -> None:
 @pytest.mark.parametrize(("arguments", "message"), WRONG_SETTINGS)
 def test_settings_of_a_trace_check_themselves(arguments: dict, message: str) -> None:
     with pytest.raises(ArgumentError, match=f"^{re.escape(message)}"):
-        Settings(**arguments)
+        TracerSettings(**arguments)
     with pytest.raises(ArgumentError, match=f"^{re.escape(message)}"):
         replace(BY_DEFAULT, **arguments)
 
 
 def test_settings_that_are_allowed() -> None:
-    Settings(1000, warm_up="lines", wait_step=0, threshold=1, predictor="last")
-    Settings(int(np.int64(2000)), entries=1, warm_references=0, warm_branches=0, unsampled="none")
+    TracerSettings(1000, warm_up="lines", wait_step=0, threshold=1, predictor="last")
+    TracerSettings(int(np.int64(2000)), entries=1, warm_references=0, warm_branches=0, unsampled="none")
 
 
 @pytest.mark.parametrize(

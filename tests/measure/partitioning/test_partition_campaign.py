@@ -16,8 +16,8 @@ from measure.partitioning import command
 from measure.partitioning.cli import partition
 from measure.partitioning.group_verdicts import Accept, decide, with_caveat
 from measure.partitioning.hardware import split_hardware
-from measure.partitioning.oracle import CampaignOracle, Settings
-from measure.partitioning.search_types import Group, Verdict
+from measure.partitioning.oracle import CampaignOracle, GroupSettings
+from measure.partitioning.search_types import Group, GroupVerdict
 from measure.partitioning.verdict_memory import Memory, RememberingOracle
 from measure.perturbation.analysis_types import Perturbation
 from measure.perturbation.perturbation import inner_perturbation
@@ -201,7 +201,7 @@ def test_interrupt_keeps_everything_and_reports_the_best(folder: Path, monkeypat
     real = CampaignOracle.test
     asked = 0
 
-    def interrupted(self: CampaignOracle, groups: Sequence[Group]) -> list[Verdict]:
+    def interrupted(self: CampaignOracle, groups: Sequence[Group]) -> list[GroupVerdict]:
         nonlocal asked
         if asked >= 4:
             raise KeyboardInterrupt
@@ -228,10 +228,10 @@ def test_interrupt_keeps_everything_and_reports_the_best(folder: Path, monkeypat
 def test_a_group_that_does_not_stand_on_fresh_runs_is_marked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = CampaignOracle.test
 
-    def doubted(self: CampaignOracle, groups: Sequence[Group]) -> list[Verdict]:
+    def doubted(self: CampaignOracle, groups: Sequence[Group]) -> list[GroupVerdict]:
         verdicts = real(self, groups)
         if self.round == command.VALIDATION:
-            failed = Verdict("bad", "luck is over", ("a", "b"), 0.5, "inner", 5)
+            failed = GroupVerdict("bad", "luck is over", ("a", "b"), 0.5, "inner", 5)
             return [failed if len(g) > 1 else v for g, v in zip(groups, verdicts, strict=True)]
         return verdicts
 
@@ -297,10 +297,10 @@ def test_a_real_campaign_end_to_end(folder: Path) -> None:
 
 
 def test_context_and_variants_do_not_depend_on_names(folder: Path) -> None:
-    def oracle(path: Path, out: str, settings: Settings | None = None) -> CampaignOracle:
+    def oracle(path: Path, out: str, settings: GroupSettings | None = None) -> CampaignOracle:
         campaign, document = load_campaign(path)
         with Store(folder / out) as store:
-            return CampaignOracle(campaign, document, store, settings or Settings(6), target="fake")
+            return CampaignOracle(campaign, document, store, settings or GroupSettings(6), target="fake")
 
     first = oracle(folder / "c.yaml", "a")
     text = (folder / "c.yaml").read_text()
@@ -310,7 +310,7 @@ def test_context_and_variants_do_not_depend_on_names(folder: Path) -> None:
     group = frozenset({0, 2})
     assert first.variant_of(group)[0] == second.variant_of(group)[0]
     assert second.variant_of(group)[1] == ("renamed", "loops")
-    assert oracle(folder / "c.yaml", "a", Settings(12)).context() != first.context()
+    assert oracle(folder / "c.yaml", "a", GroupSettings(12)).context() != first.context()
     (folder / "d.yaml").write_text(text.replace("delta: 0.2", "delta: 0.3"))
     assert oracle(folder / "d.yaml", "b").context() != first.context()
 
@@ -320,7 +320,7 @@ def test_a_group_is_the_program_that_a_campaign_with_its_metrics_has(folder: Pat
     campaign, document = load_campaign(folder / "c.yaml")
     everything = tuple(campaign.software_metrics)
     with Store(folder / "out") as store:
-        oracle = CampaignOracle(campaign, document, store, Settings(6), target="fake")
+        oracle = CampaignOracle(campaign, document, store, GroupSettings(6), target="fake")
     for group in (frozenset(range(len(everything))), frozenset({0, 2}), frozenset({1})):
         name, metrics = oracle.variant_of(group)
         assert metrics == tuple(everything[n] for n in sorted(group))
@@ -334,7 +334,7 @@ def test_messages_name_the_metrics_of_a_group(folder: Path) -> None:
     campaign, document = load_campaign(folder / "c.yaml")
     said: list[str] = []
     with Store(folder / "out") as store:
-        oracle = CampaignOracle(campaign, document, store, Settings(6), target="fake", notify=said.append)
+        oracle = CampaignOracle(campaign, document, store, GroupSettings(6), target="fake", notify=said.append)
     for group in ({0, 2}, set(range(len(oracle.names)))):
         oracle._notify(f"Building {oracle.variant_of(frozenset(group))[0]} (1 of 2)")
     oracle._notify("Still building group-0123456789ab")
@@ -347,22 +347,22 @@ def test_messages_name_the_metrics_of_a_group(folder: Path) -> None:
 def test_replicates_are_added_only_while_the_verdict_is_open(folder: Path) -> None:
     campaign, document = load_campaign(folder / "c.yaml")
     with Store(folder / "out") as store:
-        oracle = CampaignOracle(campaign, document, store, Settings(12), target="fake", workers=2)
+        oracle = CampaignOracle(campaign, document, store, GroupSettings(12), target="fake", workers=2)
         bad, good = oracle.test([frozenset({1}), frozenset({0})])
         assert (bad.state, bad.runs) == ("bad", 3)
         assert "within a run, perturbed: rho of PAPI_TOT_INS" in bad.reason
         assert good.state == "good"
         assert oracle.runs_made == 20 + bad.runs + good.runs
-        fresh = CampaignOracle(campaign, document, store, Settings(12), round_=1, target="fake", workers=2)
+        fresh = CampaignOracle(campaign, document, store, GroupSettings(12), round_=1, target="fake", workers=2)
         assert fresh.context() != oracle.context()
         fresh.test([frozenset({1})])
         assert fresh.runs_made == 23  # other seeds: nothing is reused
 
 
 def test_looks_double_up_to_the_most() -> None:
-    assert Settings(20).looks == (3, 6, 12, 20)
-    assert Settings(3).looks == (3,)
-    assert Settings(2).looks == (2,)
+    assert GroupSettings(20).looks == (3, 6, 12, 20)
+    assert GroupSettings(3).looks == (3,)
+    assert GroupSettings(2).looks == (2,)
 
 
 def simulated(change: float, noise: float, runs: int) -> Perturbation:
@@ -412,7 +412,7 @@ def test_decisions() -> None:
 
 
 def test_a_good_group_tells_which_share_of_its_metrics_never_counted() -> None:
-    good = Verdict("good", "within a run, largest: none", None, 0.0, "inner", 2)
+    good = GroupVerdict("good", "within a run, largest: none", None, 0.0, "inner", 2)
     counts, silence = np.ones((5, 1)), np.zeros((5, 1))
     assert with_caveat(good, [counts, counts], ["a"]) is good
     assert with_caveat(good, [np.hstack([counts, silence]), np.hstack([counts, counts])], ["a", "b"]) is good
@@ -427,9 +427,9 @@ def test_remembering_asks_once(tmp_path: Path) -> None:
     class Counting:
         asked = 0
 
-        def test(self, groups: Sequence[Group]) -> list[Verdict]:
+        def test(self, groups: Sequence[Group]) -> list[GroupVerdict]:
             self.asked += len(groups)
-            return [Verdict("good" if 0 in group else "bad") for group in groups]
+            return [GroupVerdict("good" if 0 in group else "bad") for group in groups]
 
     oracle = Counting()
     groups = [frozenset({0}), frozenset({1}), frozenset({0, 1})]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from measure.partitioning.cover import as_bits, as_group, cover_by_table, greedy_cover, minimum_cover
 from measure.partitioning.search import PartitionSearch
-from measure.partitioning.search_types import Group, Oracle, Progress, Verdict
+from measure.partitioning.search_types import Group, GroupVerdict, Oracle, Progress
 from measure.partitioning.synthetic import SyntheticOracle
 
 
@@ -25,9 +25,9 @@ class TableOracle:
         self.states = np.where(draws[0] < share, "good", np.where(draws[1] < undecided, "undecided", "bad"))
         self.asked: list[Group] = []
 
-    def test(self, groups: Sequence[Group]) -> list[Verdict]:
+    def test(self, groups: Sequence[Group]) -> list[GroupVerdict]:
         self.asked += groups
-        return [Verdict(str(self.states[as_bits(group)])) for group in groups]  # type: ignore[arg-type]
+        return [GroupVerdict(str(self.states[as_bits(group)])) for group in groups]  # type: ignore[arg-type]
 
 
 def all_groups(n: int) -> list[Group]:
@@ -107,8 +107,8 @@ def test_an_oracle_that_is_not_monotone_does_not_fool_it() -> None:
         states[frozenset(group)] = "good"
 
     class Odd:
-        def test(self, groups: Sequence[Group]) -> list[Verdict]:
-            return [Verdict(states[group]) for group in groups]  # type: ignore[arg-type]
+        def test(self, groups: Sequence[Group]) -> list[GroupVerdict]:
+            return [GroupVerdict(states[group]) for group in groups]  # type: ignore[arg-type]
 
     search = PartitionSearch(n, Odd())
     last = finish(search)
@@ -144,12 +144,12 @@ def test_synthetic_oracles_are_not_monotone() -> None:
 
 
 def test_stopped_and_started_again_it_knows_the_same() -> None:
-    def search_over(oracle: Oracle, known: dict[Group, Verdict]) -> PartitionSearch:
+    def search_over(oracle: Oracle, known: dict[Group, GroupVerdict]) -> PartitionSearch:
         return PartitionSearch(30, oracle, seed=3, width=2, earlier_verdicts=known)
 
     whole = search_over(SyntheticOracle(30, 7, planted=4, pairs=0.2, triples=10), {})
     expected = finish(whole)
-    known: dict[Group, Verdict] = {}
+    known: dict[Group, GroupVerdict] = {}
     calls = 0
     for stop_after in (3, 9, 20, 60, None):
         part = search_over(SyntheticOracle(30, 7, planted=4, pairs=0.2, triples=10), known)
@@ -174,7 +174,7 @@ def test_known_groups_are_not_asked_about_and_count_at_once() -> None:
 
 def test_interrupted_oracle_loses_nothing_that_was_answered() -> None:
     class Stops(SyntheticOracle):
-        def test(self, groups: Sequence[Group]) -> list[Verdict]:
+        def test(self, groups: Sequence[Group]) -> list[GroupVerdict]:
             if self.calls >= 20:
                 raise KeyboardInterrupt
             return super().test(groups)
@@ -194,7 +194,7 @@ def test_a_group_that_fails_on_fresh_runs_is_not_used_again(n: int) -> None:
     search = PartitionSearch(n, oracle)
     assert finish(search).best.rank == (0, 1)
     revoked = search.everything
-    search.revoke(revoked, Verdict("bad", "not on fresh runs"))
+    search.revoke(revoked, GroupVerdict("bad", "not on fresh runs"))
     last = finish(search)
     assert revoked not in last.best.groups
     assert last.best.rank == (0, 2)

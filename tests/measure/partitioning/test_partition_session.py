@@ -27,7 +27,7 @@ from measure.partitioning.budget import Budget
 from measure.partitioning.cli import partition
 from measure.partitioning.oracle import CampaignOracle
 from measure.partitioning.result import PartitionResult, summary_of
-from measure.partitioning.search_types import Group, Verdict
+from measure.partitioning.search_types import Group, GroupVerdict
 from measure.partitioning.synthetic import SyntheticOracle
 from measure.partitioning.timed_search import Session, SessionOracles, SessionResult
 from measure.runs.campaign_file import load_campaign
@@ -55,7 +55,7 @@ class Oracle:
     def __init__(self, ending: Ending, which: str) -> None:
         self.ending, self.which = ending, which
 
-    def test(self, groups: Sequence[Group]) -> list[Verdict]:
+    def test(self, groups: Sequence[Group]) -> list[GroupVerdict]:
         ending = self.ending
         verdicts = []
         for number, group in enumerate(groups):
@@ -63,7 +63,7 @@ class Oracle:
                 ending.over = True
                 raise ending.error  # verdicts of the same call are lost with it
             good = ending.truth.is_good(group) and not (self.which == "fresh" and group in ending.doubted)
-            verdicts.append(Verdict("good" if good else "bad", f"{self.which} says so"))
+            verdicts.append(GroupVerdict("good" if good else "bad", f"{self.which} says so"))
         ending.asked[self.which] += groups
         return verdicts
 
@@ -132,9 +132,9 @@ class Slow:
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
 
-    def test(self, groups: Sequence[Group]) -> list[Verdict]:
+    def test(self, groups: Sequence[Group]) -> list[GroupVerdict]:
         time.sleep(self.seconds * len(groups))
-        return [Verdict("good" if len(group) == 1 else "bad", runs=3) for group in groups]
+        return [GroupVerdict("good" if len(group) == 1 else "bad", runs=3) for group in groups]
 
 
 def test_the_status_line_begins_with_the_activity_and_the_time() -> None:
@@ -150,7 +150,7 @@ def test_the_time_limit_holds_inside_a_test_and_inside_validation(search_seconds
         Slow(search_seconds),
         Slow(fresh_seconds),
         validation_seconds=lambda groups: 2 * fresh_seconds * len(groups),
-        judge_unfinished=lambda found: found.update({frozenset({0, 1}): Verdict("undecided", "too few runs")}),
+        judge_unfinished=lambda found: found.update({frozenset({0, 1}): GroupVerdict("undecided", "too few runs")}),
     )
     started = time.monotonic()
     session = Session(N, lambda: asked, Budget(2.0), exact=False)
@@ -171,9 +171,11 @@ def test_the_time_limit_holds_inside_a_test_and_inside_validation(search_seconds
 
 def test_of_equally_good_partitions_the_one_that_fresh_runs_confirmed_is_reported() -> None:
     pairs = [frozenset(pair) for pair in ({0, 1}, {2, 3}, {0, 2}, {1, 3})]
-    earlier = {group: Verdict("good", "no change") for group in pairs} | {frozenset(range(4)): Verdict("bad", "")}
+    earlier = {group: GroupVerdict("good", "no change") for group in pairs} | {
+        frozenset(range(4)): GroupVerdict("bad", "")
+    }
     for confirmed in (pairs[:2], pairs[2:]):
-        fresh = {group: Verdict("good", "confirmed") for group in confirmed}
+        fresh = {group: GroupVerdict("good", "confirmed") for group in confirmed}
         asked = SessionOracles(Slow(60.0), Slow(60.0), earlier, fresh)
         session = Session(4, lambda asked=asked: asked, Budget(1e-6))  # type: ignore[misc]
         session.run()
@@ -261,7 +263,7 @@ def check_files(folder: Path) -> dict:
 def test_a_limit_that_ends_inside_validation_leaves_all_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = CampaignOracle.test
 
-    def late(self: CampaignOracle, groups: Sequence[Group]) -> list[Verdict]:
+    def late(self: CampaignOracle, groups: Sequence[Group]) -> list[GroupVerdict]:
         if self.round == command.VALIDATION:
             raise OutOfTime  # what the timer does
         return real(self, groups)

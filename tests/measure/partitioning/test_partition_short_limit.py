@@ -18,8 +18,8 @@ from measure.errors import RunError
 from measure.partitioning import command, oracle
 from measure.partitioning.budget import Budget
 from measure.partitioning.cli import partition
-from measure.partitioning.oracle import CampaignOracle, Settings, in_turn
-from measure.partitioning.search_types import Group, Verdict
+from measure.partitioning.oracle import CampaignOracle, GroupSettings, in_turn
+from measure.partitioning.search_types import Group, GroupVerdict
 from measure.run_types import BASELINE, RunSpec
 from measure.runs import executor
 from measure.runs.campaign_file import load_campaign
@@ -164,7 +164,7 @@ def test_a_limit_after_the_first_verdict_tells_what_was_rejected_and_how_long_th
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use(SlowMachine(ends_at_seconds=23.5 * RUN_SECONDS), monkeypatch)
-    rejected = Verdict("bad", "cycles and loads changed", runs=3)
+    rejected = GroupVerdict("bad", "cycles and loads changed", runs=3)
     monkeypatch.setattr(oracle, "decide", lambda *arguments: rejected)
     ended = run(folder, "--minutes", "130")
     assert ended.exit_code == 0, ended.output
@@ -197,7 +197,7 @@ def test_a_limit_too_short_for_anything_keeps_the_result_that_was_validated(
 ) -> None:
     """The verdicts from before are read however short the limit is."""
     use(SlowMachine(), monkeypatch)
-    monkeypatch.setattr(oracle, "decide", lambda *arguments: Verdict("good", "no change", runs=3))
+    monkeypatch.setattr(oracle, "decide", lambda *arguments: GroupVerdict("good", "no change", runs=3))
     assert run(folder).exit_code == 0
     before = result_of(folder)
     assert before["confirmed"]
@@ -250,13 +250,13 @@ def test_the_comparison_within_runs_stays_when_alignment_takes_too_long(
     use(machine, monkeypatch)
     with Store(folder / "out") as store:
 
-        def unfinished(found: dict[Group, Verdict]) -> None:
-            tester = CampaignOracle(campaign, document, store, Settings(3), target="fake")
+        def unfinished(found: dict[Group, GroupVerdict]) -> None:
+            tester = CampaignOracle(campaign, document, store, GroupSettings(3), target="fake")
             with pytest.raises(OutOfTime):
                 tester.test([EVERYTHING])
             tester.judge_unfinished(found)
 
-        found: dict[Group, Verdict] = {}
+        found: dict[Group, GroupVerdict] = {}
         unfinished(found)
         assert found[EVERYTHING].kind == "outer"
         assert found[EVERYTHING].reason.endswith("by 11 of 20 baselines, when the time was up")
@@ -278,10 +278,10 @@ def test_what_a_look_left_open_is_told_when_the_next_one_is_interrupted(
     use(SlowMachine(ends_at_seconds=23.5 * RUN_SECONDS), monkeypatch)
     monkeypatch.setattr(oracle, "decide", lambda *arguments: None)
     with Store(folder / "out") as store:
-        tester = CampaignOracle(campaign, document, store, Settings(6), target="fake")
+        tester = CampaignOracle(campaign, document, store, GroupSettings(6), target="fake")
         with pytest.raises(OutOfTime):
             tester.test([EVERYTHING])
-        found: dict[Group, Verdict] = {}
+        found: dict[Group, GroupVerdict] = {}
         tester.judge_unfinished(found)
     assert (found[EVERYTHING].state, found[EVERYTHING].runs) == ("undecided", 3)
     assert "baselines, when the time" not in found[EVERYTHING].reason  # by all of them

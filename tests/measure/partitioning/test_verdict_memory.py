@@ -10,8 +10,8 @@ import pytest
 from common.source_digest import source_digest
 from measure.errors import StoreError
 from measure.partitioning import oracle
-from measure.partitioning.oracle import JUDGING_SOURCES, CampaignOracle, Settings
-from measure.partitioning.search_types import Verdict
+from measure.partitioning.oracle import JUDGING_SOURCES, CampaignOracle, GroupSettings
+from measure.partitioning.search_types import GroupVerdict
 from measure.partitioning.verdict_memory import Memory
 from measure.runs.campaign_file import load_campaign
 from measure.runs.store import Store
@@ -30,9 +30,9 @@ def test_memory_keeps_verdicts_across_campaigns(tmp_path: Path) -> None:
     definitions = [{"event": "entry", "function": name} for name in "abc"]
     path = tmp_path / "deep" / "memory.sqlite"
     first = Memory(path, "context", definitions)
-    verdict = Verdict("bad", "why", ("x", "y"), -0.5, "outer", 7)
+    verdict = GroupVerdict("bad", "why", ("x", "y"), -0.5, "outer", 7)
     first.put(frozenset({0, 2}), verdict)
-    first.put(frozenset({1}), Verdict("undecided"))
+    first.put(frozenset({1}), GroupVerdict("undecided"))
     first.close()
     reordered = Memory(path, "context", definitions[::-1])
     assert reordered.get(frozenset({2, 0})) is None  # counters in another order are another program
@@ -46,7 +46,7 @@ def test_memory_keeps_verdicts_across_campaigns(tmp_path: Path) -> None:
     assert np.isnan(known[frozenset({2})].change)
     assert Memory(path, "other", definitions).all() == {}
     assert set(Memory(path, "context", definitions[:2]).all()) == {frozenset({1})}
-    renumbered.put(frozenset({1}), Verdict("good"))
+    renumbered.put(frozenset({1}), GroupVerdict("good"))
     assert renumbered.all()[frozenset({1})].good
 
 
@@ -64,7 +64,7 @@ def test_verdicts_are_remembered_for_all_that_judges_them(tmp_path: Path, monkey
     def context(*changes: str) -> str:
         with Store(tmp_path / "out") as store:
             campaign, document = load_campaign(tmp_path / "c.yaml", changes)
-            return CampaignOracle(campaign, document, store, Settings(6), target="fake").context()
+            return CampaignOracle(campaign, document, store, GroupSettings(6), target="fake").context()
 
     before = context()
     assert context() == before

@@ -15,7 +15,7 @@ from measure.perturbation.assay import MOST_PAIRS, assay, not_assessable
 from measure.perturbation.findings import findings
 from measure.perturbation.perturbation import outer_perturbation, outer_z
 from measure.perturbation.similarity import (
-    Comparison,
+    SimilarityRule,
     align_in_threads,
     alignment_paths,
     backwards,
@@ -78,7 +78,7 @@ def test_similarity_without_correspondence_is_not_assessable() -> None:
     baselines = [
         prepare(np.column_stack([wave, 2 * wave]) + 0.3 * rng.normal(size=(200, 2)), "ab", "x") for _ in range(8)
     ]
-    how = Comparison(True, DEFAULT_ALIGNMENT, ((), ()))
+    how = SimilarityRule(True, DEFAULT_ALIGNMENT, ((), ()))
     found = assay(baselines, how)
     assert found.shape == (2, 8, 2)
     assert found[0].mean() > 0.5
@@ -88,7 +88,7 @@ def test_similarity_without_correspondence_is_not_assessable() -> None:
 
 def test_a_loss_that_so_few_baselines_do_not_show_is_not_said_to_be_none() -> None:
     """z of 0.77 between baselines and 0.18 with one backwards was called as alike; with 16 baselines it was shown."""
-    how = Comparison(True, DEFAULT_ALIGNMENT, ((), ()))
+    how = SimilarityRule(True, DEFAULT_ALIGNMENT, ((), ()))
     scattered = np.array([0.1, 1.5, 0.2, 1.3, 0.15, 1.4])
     found = np.stack([np.stack([scattered, scattered], axis=1) + 0.5, np.full((6, 2), 0.5)])
     for reason in not_assessable(found, how, "ab", 0.4, 0.05):
@@ -118,7 +118,7 @@ def test_too_few_baselines_show_no_alignment_and_many_are_sampled() -> None:
     program = synthetic_program(7, n_records=40, n_metrics=2)
     rng = np.random.default_rng(5)
     runs = [prepare(program.run(rng), program.metrics, "x") for _ in range(24)]
-    how = Comparison(True, DEFAULT_ALIGNMENT, ((), ()))
+    how = SimilarityRule(True, DEFAULT_ALIGNMENT, ((), ()))
     assert assay(runs[:2], how).shape == (2, 0, 2)
     assert all("too few baselines" in reason for reason in not_assessable(assay(runs[:2], how), how, "ab", 0.2, 0.05))
     assert assay(runs, how).shape == (2, MOST_PAIRS, 2)
@@ -143,7 +143,7 @@ def test_near_duplicates_are_left_out_of_the_alignment() -> None:
     runs = [prepare(table, "abcd", "x") for table in doubled]
     duplicates = near_duplicates(runs)
     assert duplicates == ((3,), (), (), (0,))
-    z = similarity(runs[0], runs[1], Comparison(True, DEFAULT_ALIGNMENT, duplicates))
+    z = similarity(runs[0], runs[1], SimilarityRule(True, DEFAULT_ALIGNMENT, duplicates))
     plain = outer_z(tables[0], tables[1], "abc", held_out=True)
     assert z[[0, 3]] == pytest.approx(plain[[0, 0]])
     assert outer_z(doubled[0], doubled[1], "abcd", held_out=True)[0] > plain[0]  # alignment on the copy flatters
@@ -157,7 +157,7 @@ def test_metrics_that_are_alike_share_an_alignment_and_get_that_of_each_by_itsel
     duplicates: tuple[tuple[int, ...], ...] = ((1, 2), (0, 2), (0, 1), (), (5,), (4,))
     first, second = sorted(runs, key=lambda run: run.digest)
     found = alignment_paths(first.values.T, second.values.T, "abcdef", held_out=True, duplicates=duplicates)
-    shared = similarity(first, second, Comparison(True, DEFAULT_ALIGNMENT, duplicates))
+    shared = similarity(first, second, SimilarityRule(True, DEFAULT_ALIGNMENT, duplicates))
     for metric, alike in enumerate(duplicates):
         kept = [n for n in range(6) if n != metric and n not in alike]
         channels = [run.channels[[*kept, metric]] for run in (first, second)]
@@ -167,7 +167,7 @@ def test_metrics_that_are_alike_share_an_alignment_and_get_that_of_each_by_itsel
         (in_band,) = DEFAULT_ALIGNMENT.held_out(channels[0], channels[1], [len(kept)], widen=False)
         np.testing.assert_array_equal(DEFAULT_ALIGNMENT.align(*kept_apart, widen=False).path, in_band)
         one = tuple(alike if n == metric else () for n in range(6))
-        assert similarity(first, second, Comparison(True, DEFAULT_ALIGNMENT, one))[metric] == shared[metric]
+        assert similarity(first, second, SimilarityRule(True, DEFAULT_ALIGNMENT, one))[metric] == shared[metric]
 
 
 @pytest.mark.parametrize("n", [40, 700])  # one after another, and in threads
@@ -175,7 +175,7 @@ def test_many_pairs_are_aligned_as_each_is(n: int) -> None:
     rng = np.random.default_rng(3)
     runs = [prepare(rng.normal(size=(n, 3)), "abc", "x") for _ in range(4)]
     pairs = [(first, second) for first in runs for second in runs if first is not second]
-    how = Comparison(True, DEFAULT_ALIGNMENT, ((),) * 3)
+    how = SimilarityRule(True, DEFAULT_ALIGNMENT, ((),) * 3)
     done: list[int] = []
     found = align_in_threads(pairs, how, done.append)
     np.testing.assert_array_equal(found, [similarity(first, second, how) for first, second in pairs])

@@ -19,8 +19,7 @@ from measure.partitioning.page import NextCommands
 from measure.partitioning.page import next_steps as partition_steps
 from measure.partitioning.page import render_page as partition_page
 from measure.partitioning.result import PartitionResult
-from measure.partitioning.search_types import Outlook, Partition
-from measure.partitioning.search_types import Verdict as PartitionVerdict
+from measure.partitioning.search_types import GroupVerdict, Outlook, Partition
 from measure.program_phases.bbv import from_dense
 from measure.program_phases.choose import find_phases
 from measure.program_phases.homogeneity import homogeneity
@@ -159,9 +158,9 @@ def partition() -> str:
     """Of four metrics in a validated group, in one that is not, and in none that was tested."""
     good, other, bad = frozenset({0, 1}), frozenset({2}), frozenset({0, 1, 2})
     tested = {
-        good: PartitionVerdict("good", "within <delta>", ("PAPI_A", "PAPI_B"), 0.04, "inner", 10),
-        other: PartitionVerdict("good", "", ("PAPI_A", "PAPI_B"), 0.11, "outer", 10),
-        bad: PartitionVerdict("bad", "too much", ("PAPI_A", "PAPI_B"), 0.9, "inner", 5),
+        good: GroupVerdict("good", "within <delta>", ("PAPI_A", "PAPI_B"), 0.04, "inner", 10),
+        other: GroupVerdict("good", "", ("PAPI_A", "PAPI_B"), 0.11, "outer", 10),
+        bad: GroupVerdict("bad", "too much", ("PAPI_A", "PAPI_B"), 0.9, "inner", 5),
     }
     found = PartitionResult(
         "made <up>", ("calls", "loops", "writes", "entries"), Partition((good, other), frozenset({3})), "upper bound",

@@ -18,7 +18,7 @@ from rich.console import Console
 
 from common.quantities import parse_count
 from measure.cli import main
-from measure.cycle_close.tracer import Settings
+from measure.cycle_close.tracer import TracerSettings
 from measure.errors import ArgumentError
 from measure.perturbation.finding import Finding
 from measure.run_types import BASELINE
@@ -167,9 +167,9 @@ def test_a_configuration_is_described_by_what_differs_from_the_paper() -> None:
 
 def test_a_configuration_has_the_settings_of_the_tracer() -> None:
     """Names, defaults and words, but for the word that leaves intervals without an estimate, which a check compares."""
-    of_tracer = {field.name: field.default for field in fields(Settings) if field.name != "interval_instructions"}
+    of_tracer = {field.name: field.default for field in fields(TracerSettings) if field.name != "interval_instructions"}
     assert SamplingConfiguration().model_dump(exclude={"every", "samples"}) == of_tracer
-    theirs, own = get_type_hints(Settings), SamplingConfiguration.model_fields
+    theirs, own = get_type_hints(TracerSettings), SamplingConfiguration.model_fields
     for name in of_tracer:
         left_out = {"none"} if name == "unsampled" else set()
         assert set(get_args(own[name].annotation)) == set(get_args(theirs[name])) - left_out, name
@@ -181,11 +181,11 @@ def test_a_configuration_has_the_settings_of_the_tracer() -> None:
 
 @pytest.mark.parametrize("value", [-1, 0, 1e-9, 0.5, 1, 2, 10, 11, 65536, 65537])
 def test_a_configuration_may_have_the_numbers_that_the_tracer_takes(value: Any) -> None:
-    for field in fields(Settings):
+    for field in fields(TracerSettings):
         if isinstance(field.default, bool | str) or field.name == "interval_instructions":
             continue
         problems: list[Exception] = []
-        for model in (Settings, SamplingConfiguration):
+        for model in (TracerSettings, SamplingConfiguration):
             try:
                 model(**{field.name: value})
             except (ArgumentError, ValidationError) as error:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from measure.alignment.setting import DEFAULT_ALIGNMENT
-from measure.perturbation.similarity import Comparison, PreparedRun, outer_z
+from measure.perturbation.similarity import PreparedRun, SimilarityRule, outer_z
 from measure.two_campaigns.across import AcrossRuns, common_duplicates, opponents
 from measure.two_campaigns.change_test import compare_changes
 
@@ -76,7 +76,7 @@ def noise(rng: np.random.Generator, of_runs: float) -> Callable[..., list[NDArra
     own: dict[bytes, NDArray[np.float64]] = {}
 
     def align(
-        pairs: Sequence[tuple[PreparedRun, PreparedRun]], how: Comparison, done: Callable[[int], None]
+        pairs: Sequence[tuple[PreparedRun, PreparedRun]], how: SimilarityRule, done: Callable[[int], None]
     ) -> list[NDArray[np.float64]]:
         found = []
         for pair in pairs:
