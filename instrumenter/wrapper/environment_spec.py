@@ -126,6 +126,4 @@ def read_sites(elf_path: Path) -> list[dict[str, Any]]:
         reason = error.strerror if isinstance(error, OSError) else "it is no ELF file"
         raise SpecError(f"{elf_path}: cannot be read: {reason}") from None
     notes = [json.loads(note) for note in data.split(b"\0") if note]
-    return [
-        {**note, "meant": {(metric, key): set(names) for metric, key, names in note["meant"]}} for note in notes
-    ]
+    return [{**note, "meant": {(metric, key): set(names) for metric, key, names in note["meant"]}} for note in notes]
