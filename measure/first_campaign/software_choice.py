@@ -201,7 +201,7 @@ def _refused(cause: BaseException | None, about: Mapping[str, _Candidate]) -> li
     place = re.match(r"(?P<file>[^:\n]+):(?P<line>\d+): ", str(cause)) if isinstance(cause, SourceError) else None
     if place is None:
         return []
-    same = [name for name, one in about.items() if one.function.file == Path(place["file"]).name]
+    same = [name for name, one in about.items() if Path(one.function.file).name == Path(place["file"]).name]
     return sorted(same, key=lambda name: abs(about[name].function.line - int(place["line"])))[:1]
 
 
