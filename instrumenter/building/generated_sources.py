@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
@@ -12,7 +12,7 @@ from instrumenter.building.left_out_flags import notices_about_flags
 from instrumenter.building.toolchain import GUEST_TARGET, Toolchain
 from instrumenter.errors import SourceError, SpecError
 from instrumenter.find.languages import generated_ending, is_cplusplus
-from instrumenter.find.sites import LIBRARY_ALLOCATIONS, FoundSites
+from instrumenter.find.sites import LIBRARY_ALLOCATIONS, FoundSites, Meant
 from instrumenter.rewrite.counter_layout import CounterLayout, Placement
 from instrumenter.rewrite.rewriter import rewrite
 from instrumenter.spec.software_metrics import MetricSpec
@@ -54,7 +54,7 @@ def generate(
         source: rewrite(text, str(source), metrics, layout, target, flags, cplusplus=is_cplusplus(source))
         for source, text in preprocessed.items()
     }
-    check_one_meaning({str(source): result.events for source, result in results.items()})
+    check_one_meaning((str(source), result.events.meant) for source, result in results.items())
     sites = {metric: sum(each.count_sites(metric) for each in results.values()) for metric in metrics}
     for metric, spec in metrics.items():
         if not sites[metric]:
@@ -73,11 +73,14 @@ def generate(
     return Generated(files, layout, sites, tuple(warnings), places, tuple(notices_about_flags(flags, target)))
 
 
-def check_one_meaning(events_of: Mapping[str, FoundSites]) -> None:
-    """Raise `SpecError` if a name in a metric means different C++ functions in different sources."""
+def check_one_meaning(meant_in: Iterable[tuple[str, Meant]]) -> None:
+    """Raise `SpecError` if a name in a metric means different C++ functions in different sources.
+
+    ``meant_in``: pairs of a source's name and what the names mean there.
+    """
     meant: dict[tuple[str, str], dict[str, str]] = {}
-    for source, events in events_of.items():
-        for where, names in events.meant.items():
+    for source, in_source in meant_in:
+        for where, names in in_source.items():
             meant.setdefault(where, {}).update(dict.fromkeys(names, source))
     for (metric, key), found in meant.items():
         if len(found) > 1:

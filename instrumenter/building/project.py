@@ -24,7 +24,7 @@ from common.atomic_files import workspace, write_text
 from common.file_cache import cache_directory
 from common.listed_names import listed
 from instrumenter.building import made_programs
-from instrumenter.building.generated_sources import add_places, explain_no_events
+from instrumenter.building.generated_sources import add_places, check_one_meaning, explain_no_events
 from instrumenter.building.left_out_flags import notices_about_build
 from instrumenter.building.program_build import (
     AnySampler,
@@ -398,6 +398,7 @@ class _Tree:
         if wrong is not None:
             raise SpecError(wrong["reason"], wrong.get("metric"))
         notes = read_sites(program)
+        check_one_meaning((note["source"], note["meant"]) for note in notes)
         sites = {name: sum(note["sites"].get(name, 0) for note in notes) for name in spec.metrics}
         places: dict[str, dict[str, int]] = {name: {} for name in spec.metrics}
         for name, note in product(spec.metrics, notes):

@@ -10,6 +10,7 @@ initialisation of a local variable is not a write.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
@@ -132,9 +133,9 @@ class Finder:
 
     @staticmethod
     def _is_in(spec: MetricSpec, file: str) -> bool:
-        """Whether a metric counts in a file."""
+        """Whether a metric counts in a file, which is named from the directory of the compilation, the present one."""
         parts = PurePath(spec.file).parts if spec.file is not None else ()
-        return not parts or PurePath(file).parts[-len(parts) :] == parts
+        return not parts or PurePath(os.path.abspath(file)).parts[-len(parts) :] == parts
 
     def _add(self, metrics: Sequence[str], form: Form, start: int, end: int,
              probed: tuple[int, int] = (0, 0), name: str = "", around: Cursor | None = None) -> None:  # fmt: skip

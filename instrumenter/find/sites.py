@@ -11,6 +11,10 @@ LIBRARY_ALLOCATIONS = "allocations inside the C++ library, such as those of its 
 """What users are told of metrics that count allocations in C++."""
 
 
+Meant = dict[tuple[str, str], set[str]]
+"""In C++, the qualified names that a name of a metric means, by metric and key of its specification."""
+
+
 class Form(Enum):
     """How the text at a site can be changed to count."""
 
@@ -61,4 +65,4 @@ class FoundSites:
     callees: set[str] = field(default_factory=set)
     files: set[str] = field(default_factory=set)
     allocates_in_headers: bool = False  # C++: the library's containers are included
-    meant: dict[tuple[str, str], set[str]] = field(default_factory=dict)  # C++: (metric, key) -> qualified names
+    meant: Meant = field(default_factory=dict)

@@ -71,7 +71,11 @@ class MetricSpec(BaseModel):
         description="Struct field whose writes are counted: `name`, or `struct_tag.name` or `Class::name` if several "
         "have it",
     )
-    file: str | None = Field(None, description="Count only events in this source file (name without directories)")
+    file: str | None = Field(
+        None,
+        description="Count only events in this source file: its name, after as many directories as tell it from others "
+        "(`util.c`, `store/util.c`)",
+    )
     line: int | None = Field(None, ge=1, description="Count only events that begin on this source line")
     add: str | None = Field(
         None,

@@ -176,7 +176,7 @@ class Wrapper:
         unit = {"sites": sites, "warnings": rewritten.events.warnings, "words": self.line.all_words()}
         if sites:
             places = {metric: self._relative_to_root(rewritten.places(metric)) for metric in sites}
-            note = sites_note(name, sites, places)
+            note = sites_note(name, sites, places, rewritten.events.meant)
             problem = self._compile_counted(f"{note} {rewritten.text}", name, made, stage, cplusplus)
             if problem is not None:
                 reason = f"with its counts it does not compile: {problem}"

@@ -19,6 +19,7 @@ from common.yaml_document import YamlDocument
 from instrumenter.building.program_build import MAX_HARDWARE_COUNTERS, AnySampler, HostSamplerConfig, SamplerConfig
 from instrumenter.building.toolchain import GUEST_TARGET
 from instrumenter.errors import SpecError
+from instrumenter.find.sites import Meant
 from instrumenter.rewrite.counter_layout import CounterLayout, Placement
 from instrumenter.spec.software_metrics import MetricSpec, check_metric_names
 from instrumenter.wrapper.plain_compile import SPEC_VARIABLE
@@ -92,9 +93,14 @@ def spec_from_environment() -> WrapperSpec | None:
 
 
 # --- the sites section of an object
-def sites_note(source: str, sites: Mapping[str, int], places: Mapping[str, Mapping[str, int]]) -> str:
-    """C text, without a line break, that puts a source's sites into the object's `SITES_SECTION`."""
-    text = json.dumps({"source": source, "sites": dict(sites), "places": dict(places)}, sort_keys=True)
+def sites_note(source: str, sites: Mapping[str, int], places: Mapping[str, Mapping[str, int]], meant: Meant) -> str:
+    """C text, without a line break, that puts a source's sites into the object's `SITES_SECTION`.
+
+    ``meant``: of which those metrics are noted that have sites.
+    """
+    named = [[*where, sorted(names)] for where, names in meant.items() if where[0] in sites]
+    note = {"source": source, "sites": dict(sites), "places": dict(places), "meant": named}
+    text = json.dumps(note, sort_keys=True)
     quoted = _quote(f'.pushsection {SITES_SECTION},"",@progbits\n.asciz "{_quote(text)}"\n.popsection')
     return f'__asm__("{quoted}");'
 
@@ -104,10 +110,10 @@ def _quote(text: str) -> str:
 
 
 def read_sites(elf_path: Path) -> list[dict[str, Any]]:
-    """The sites in a program: ``source``, ``sites`` and ``places`` of each instrumented unit.
+    """The sites in a program: ``source``, ``sites``, ``places`` and ``meant`` of each instrumented unit.
 
-    ``sites``: metric to number; ``places``: metric to ``file:line`` to number. Raises `SpecError` for a file that is
-    no program.
+    ``sites``: metric to number; ``places``: metric to ``file:line`` to number; ``meant``: a `Meant`. Raises
+    `SpecError` for a file that is no program.
     """
     from elftools.common.exceptions import ELFError
     from elftools.elf.elffile import ELFFile
@@ -119,4 +125,5 @@ def read_sites(elf_path: Path) -> list[dict[str, Any]]:
     except (OSError, ELFError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no ELF file"
         raise SpecError(f"{elf_path}: cannot be read: {reason}") from None
-    return [json.loads(note) for note in data.split(b"\0") if note]
+    notes = [json.loads(note) for note in data.split(b"\0") if note]
+    return [{**note, "meant": {(metric, key): set(names) for metric, key, names in note["meant"]}} for note in notes]

@@ -36,8 +36,9 @@ class HotFunction:
     ``name``: qualified, as a metric's `function:` takes it, all instances of a template together; ``overload``: the
     same with its parameters' types, None if it is the only one of its name in its file or they are not known;
     ``namesake``: whether another file has a function of this name; ``share``: its fraction of the program's
-    instructions; ``hottest``: the line of ``file`` with the most of them, 0
-    if that is in another file, or not known; ``loops``: whether its text has a loop.
+    instructions; ``file``: without directories, but after as many as tell it from those of namesakes; ``hottest``: the
+    line of ``file`` with the most of them, 0 if that is in another file, or not known; ``loops``: whether its text has
+    a loop.
     """
 
     name: str
@@ -51,8 +52,8 @@ class HotFunction:
 
     @property
     def place(self) -> str:
-        """``file:line`` of its declaration, without directories."""
-        return f"{Path(self.file).name}:{self.line}"
+        """``file:line`` of its declaration."""
+        return f"{self.file}:{self.line}"
 
 
 @dataclass(frozen=True)
@@ -139,9 +140,17 @@ def _functions(program: Path, executed: Mapping[int, int], directory: Path | Non
         overload = f"{one.name}({', '.join(types)})" if in_file > 1 and types is not None else None
         namesake = by_name[one.parts] > in_file
         loops = _has_loop(_source(one.file, directory), one.line, _line_after(one, own.definitions))
-        file = Path(one.file).name
+        file = _told_apart(one.file, {other.file for other in own.definitions if other.parts == one.parts})
         found.append(HotFunction(one.name, overload, namesake, file, one.line, number / total, hottest, loops))
     return tuple(sorted(found, key=lambda one: (-one.share, one.name, one.line)))
+
+
+def _told_apart(file: str, files: Iterable[str]) -> str:
+    """The name of ``file`` after as many of its directories as tell it from the others among ``files``."""
+    parts = Path(file).parts
+    others = [Path(other).parts for other in files if other != file]
+    alike = (n for n in range(1, len(parts)) if any(other[-n:] == parts[-n:] for other in others))
+    return str(Path(*parts[-1 - max(alike, default=0) :]))
 
 
 def _line_after(one: Definition, others: Iterable[Definition]) -> int | None:

@@ -201,7 +201,7 @@ def _refused(cause: BaseException | None, about: Mapping[str, _Candidate]) -> li
     if not isinstance(cause, SourceError) or cause.place is None:
         return []
     file, line = cause.place
-    same = [name for name, one in about.items() if one.function.file == Path(file).name]
+    same = [name for name, one in about.items() if Path(one.function.file).name == Path(file).name]
     return sorted(same, key=lambda name: abs(about[name].function.line - line))[:1]
 
 

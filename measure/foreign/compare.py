@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -30,6 +31,8 @@ from measure.verdict_files.summary_file import PERTURB_FORMAT
 
 INSTRUCTIONS = ("PAPI_TOT_INS", "instructions", "INSTR_RETIRED_ANY", "inst_retired.any")
 CYCLES = ("PAPI_TOT_CYC", "cycles", "cpu-cycles", "CPU_CLK_UNHALTED_CORE", "cpu_clk_unhalted.thread")
+_EVENT = re.compile(r"(?:(?P<core>\w+)/)?(?P<event>[^/:]+)(?:/\w*)?(?::.*)?")
+"""An event as perf names it, with the kind of core that counts it, and modifiers."""
 
 
 @dataclass(frozen=True)
@@ -172,27 +175,39 @@ def _percent(
 ) -> NDArray[np.float64]:
     """Change [%] of a total against the mean baseline, (r,); nan unless it is known for every run.
 
-    A total is unknown if some interval was not counted in it.
+    A total is unknown if some interval was not counted in it, or if traces count it on other kinds of cores.
     """
     everything = (*baselines, *traces)
     for name in names:
-        found = [_total(trace, name) for trace in everything]
-        totals = [total for total in found if total is not None]
-        if len(totals) == len(everything):
+        counted_as = [_counted_as(trace, name) for trace in everything]
+        if counted_as[0] and all(set(metrics) == set(counted_as[0]) for metrics in counted_as):
+            totals = [_total(trace, metrics.values()) for trace, metrics in zip(everything, counted_as, strict=True)]
             mean = np.mean(totals[: len(baselines)])
             if np.isfinite(totals).all() and mean > 0:
                 return 100 * (np.array(totals[len(baselines) :]) / mean - 1)
     return np.full(len(traces), np.nan)
 
 
-def _total(trace: ForeignTrace, name: str) -> float | None:
-    """Events of the whole run of the metric ``name`` or ``name:modifiers``; None if it was not measured."""
+def _counted_as(trace: ForeignTrace, name: str) -> dict[str, str]:
+    """The metrics that count the event ``name``, by kind of core, empty where there is one kind only.
+
+    perf calls them ``name``, ``name:modifiers``, and on processors with two kinds of cores ``cpu_core/name/`` and
+    ``cpu_atom/name/``.
+    """
     if name in trace.totals:
-        return trace.totals[name]
-    metric = next((metric for metric in trace.metrics if metric.split(":")[0] == name), None)
-    if metric is None:
-        return None
-    return trace.totals.get(metric, float(trace.columns([metric]).sum()))
+        return {"": name}
+    found: dict[str, str] = {}
+    for metric in trace.metrics:
+        called = _EVENT.fullmatch(metric)
+        if called and called["event"] == name:
+            found.setdefault(called["core"] or "", metric)
+    return {"": found[""]} if "" in found else found
+
+
+def _total(trace: ForeignTrace, metrics: Iterable[str]) -> float:
+    """Events of the whole run of all ``metrics``; nan if some interval was not counted in one."""
+    known = trace.totals
+    return sum(known[metric] if metric in known else float(trace.columns([metric]).sum()) for metric in metrics)
 
 
 def _findings(variants: Sequence[VariantReport], gathered: Gathered) -> tuple[Finding, ...]:

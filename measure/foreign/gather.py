@@ -271,10 +271,16 @@ def _warn_of_multiplexing(
 
 def _warn_of_interval_lengths(everything: Sequence[ForeignTrace], warnings: dict[str, None]) -> None:
     """Warn of records of different lengths: they correlate differently, whatever the program does."""
-    timed = sorted((t for t in everything if t.interval_seconds > 0), key=lambda t: t.interval_seconds)
-    alike = not timed or timed[-1].interval_seconds <= _ALIKE * timed[0].interval_seconds
-    others = {trace.interval: trace for trace in everything if not trace.interval_seconds > 0}
-    odd = () if alike else (timed[0], timed[-1])
+    timed: dict[str, list[ForeignTrace]] = {}
+    for trace in everything:
+        if trace.interval_length > 0:
+            timed.setdefault(trace.interval_unit, []).append(trace)
+    others = {trace.interval: trace for trace in everything if not trace.interval_length > 0}
+    odd: tuple[ForeignTrace, ...] = ()
+    for traces in timed.values():  # lengths in different units cannot be compared
+        shortest, longest = (choose(traces, key=lambda trace: trace.interval_length) for choose in (min, max))
+        if longest.interval_length > _ALIKE * shortest.interval_length:
+            odd = (*odd, shortest, longest)
     if len(others) > 1:
         odd = (*odd, *others.values())
     if odd:

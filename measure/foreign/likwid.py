@@ -16,13 +16,10 @@ from measure.foreign.trace import (
     ForeignTrace,
     TraceFileError,
     check_times,
+    intervals_of,
     name_and_unit,
     number,
     read_text,
-    seconds_text,
-    usual_step,
-    warnings_of_lengths,
-    whole_until,
 )
 
 HEADER = re.compile(r"^#?\s*GID\s*[|,]\s*(?P<kind>Metrics|Event)s?Count\s*[|,]\s*CpuCount\s*[|,]", re.IGNORECASE)
@@ -116,12 +113,11 @@ def read_likwid(path: Path) -> ForeignTrace:
     how = "added up" if events else "their mean is taken, for derived metrics cannot be added"
     values = table.sum(axis=2) if events else table.mean(axis=2)
     chosen = tuple(name for name, _ in named)
-    whole = whole_until(times)
-    step = usual_step(times)
+    intervals = intervals_of(np.diff([0.0, *times]))
     totals = dict(zip(chosen, values.sum(axis=0).tolist(), strict=True))
     warnings = (f"the values of {threads} hardware threads: {how}.",) if threads > 1 else ()
     return ForeignTrace(
-        path, "likwid", chosen, values[:whole], {name: unit for name, unit in named if unit},
-        interval=seconds_text(step), interval_seconds=step, totals=totals,
-        warnings=warnings + warnings_of_lengths(times),
+        path, "likwid", chosen, values[:intervals.whole], {name: unit for name, unit in named if unit},
+        interval=intervals.in_words, interval_length=intervals.length, totals=totals,
+        warnings=warnings + intervals.warnings,
     )  # fmt: skip

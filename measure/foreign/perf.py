@@ -19,13 +19,10 @@ from measure.foreign.trace import (
     NOT_A_COUNT,
     ForeignTrace,
     TraceFileError,
+    intervals_of,
     number,
     read_text,
-    seconds_text,
     time_went_back,
-    usual_step,
-    warnings_of_lengths,
-    whole_until,
 )
 
 ALWAYS_COUNTED_PERCENT = 99.995  # perf prints two decimals
@@ -92,14 +89,12 @@ class _Counts:
         values = np.array([[self.counts.get((time, m), missing) for m in metrics] for time in times], np.float64)
         never = [m for n, m in enumerate(metrics) if np.isnan(values[:, n]).all()]
         warnings = tuple(f"{m} is {self.unmeasured.get(m, 'not there')} in every interval." for m in never)
-        whole = whole_until(times)
-        step = usual_step(times)
-        warnings += warnings_of_lengths(times)
+        intervals = intervals_of(np.diff([0.0, *times]))
         units = {event: unit for event, unit in self.units.items() if unit}
         totals = dict(zip(metrics, values.sum(axis=0).tolist(), strict=True))
         return ForeignTrace(
-            self.path, self.format, metrics, values[:whole], units, self.running, seconds_text(step), step, totals,
-            warnings,
+            self.path, self.format, metrics, values[:intervals.whole], units, self.running, intervals.in_words,
+            intervals.length, totals=totals, warnings=warnings + intervals.warnings,
         )  # fmt: skip
 
 

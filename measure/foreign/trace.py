@@ -46,9 +46,10 @@ class ForeignTrace:
     ``metrics``: (m,) names; ``values``: (n, m) events per interval, nan where nothing was measured;
     ``units``: metric to unit, for metrics with a unit; ``multiplexed``: metric to the smallest fraction of the time [%]
     during which it was really counted, for metrics that were not always counted; ``interval``: a record's length in
-    words; ``interval_seconds``: its usual length, nan if unknown; ``totals``: events of the whole run, if the file
-    has more than whole intervals; ``warnings``: sentences about this file, without its name; ``emulated_run``: the
-    specification of a run of this project's emulated machine, as text, empty for other traces.
+    words; ``interval_length``: its usual length, nan if unknown, in ``interval_unit``: "s", or the name of a column
+    whose unit is unknown; ``totals``: events of the whole run, if the file has more than whole intervals; ``warnings``:
+    sentences about this file, without its name; ``emulated_run``: the specification of a run of this project's
+    emulated machine, as text, empty for other traces.
     """
 
     path: Path
@@ -58,7 +59,8 @@ class ForeignTrace:
     units: dict[str, str] = field(default_factory=dict)
     multiplexed: dict[str, float] = field(default_factory=dict)
     interval: str = "one interval"
-    interval_seconds: float = float("nan")
+    interval_length: float = float("nan")
+    interval_unit: str = "s"
     totals: dict[str, float] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     emulated_run: str = ""
@@ -158,11 +160,6 @@ _EVEN = 0.25
 LAST_LEFT_OUT = "the last interval, which ended with the program, is not whole and left out."
 
 
-def usual_step(times_seconds: Sequence[float]) -> float:
-    """The median distance of time stamps, the first from 0."""
-    return float(np.median(np.diff(np.asarray([0.0, *times_seconds]))))
-
-
 def seconds_text(seconds: float) -> str:
     """A length of time in words: ``"20 ms"``."""
     if not seconds > 0:
@@ -174,27 +171,45 @@ def seconds_text(seconds: float) -> str:
     return f"{seconds * 1e9:.0f} ns"
 
 
-def whole_until(times_seconds: Sequence[float]) -> int:
-    """Number of whole intervals: the last one ends with the program and may be shorter.
+@dataclass(frozen=True)
+class Intervals:
+    """The intervals of a trace.
 
-    A shorter interval has less of every event, so that it would correlate all metrics.
+    ``whole``: number of records without a last one that is not whole; ``length``: usual length, nan if unknown, in
+    ``unit``, as in `ForeignTrace`; ``warnings``: sentences on intervals that are not whole or not of one length.
     """
-    steps = np.diff(np.asarray([0.0, *times_seconds]))
-    cut = len(steps) > 2 and steps[-1] < _WHOLE * usual_step(times_seconds)
-    return len(steps) - int(cut)
+
+    whole: int
+    length: float = float("nan")
+    unit: str = "s"
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def in_words(self) -> str:
+        """The usual length: ``"20 ms"``."""
+        known = self.length > 0 and self.unit != "s"
+        return f"{self.length:.4g} by {self.unit}" if known else seconds_text(self.length)
 
 
-def warnings_of_lengths(times_seconds: Sequence[float]) -> tuple[str, ...]:
-    """Sentences on intervals that are not whole or not of one length, by their time stamps."""
-    steps = np.diff(np.asarray([0.0, *times_seconds]))
-    whole = whole_until(times_seconds)
-    found: tuple[str, ...] = (LAST_LEFT_OUT,) if whole < len(steps) else ()
-    if (np.abs(steps[:whole] / usual_step(times_seconds) - 1) > _EVEN).any():
-        found += (
+def intervals_of(steps: NDArray[np.float64], unit: str = "s") -> Intervals:
+    """What the lengths of intervals tell that a timer has made. ``steps``: (n,) lengths in ``unit``, nan where unknown.
+
+    The last interval ends with the program and may be shorter. Then it has less of every event, so that it would
+    correlate all metrics, and is not whole.
+    """
+    known = steps[~np.isnan(steps)]
+    usual = float(np.median(known)) if len(known) else 0.0
+    if not usual > 0:
+        return Intervals(len(steps))
+    is_cut = len(known) > 2 and bool(steps[-1] < _WHOLE * usual)
+    whole = len(steps) - int(is_cut)
+    warnings: tuple[str, ...] = (LAST_LEFT_OUT,) if is_cut else ()
+    if (np.abs(steps[:whole] / usual - 1) > _EVEN).any():
+        warnings += (
             f"some intervals are over {_EVEN:.0%} longer or shorter than the others: they have more or less of every "
             "event, which correlates all metrics.",
         )
-    return found
+    return Intervals(whole, usual, unit, warnings)
 
 
 _UNIT = re.compile(r"^(?P<name>.*\S)\s*\[(?P<unit>[^\]]+)\]$")

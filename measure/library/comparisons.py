@@ -174,12 +174,12 @@ def compare(
     """Compare traces that exist already, by the statistics of a campaign; nothing is run.
 
     ``baseline``: a DataFrame for each run without instrumentation, one row a record, one column a metric (``name`` or
-    ``name [unit]``; columns such as ``time`` or ``begin_cycles`` are no metrics); at least 2, better 20. ``runs``: the
-    same for instrumented runs, or a mapping of variant to such a list. ``metrics``: compare these only. ``delta``: a
-    change of z up to this counts as none. ``alpha``: level of the tests, over all pairs together. ``seed``: of random
-    permutations. ``align``: compare across aligned runs, too. ``order``: in which runs were made, each list being in
-    the order of its runs: "interleaved", "blocks" (all baselines first) or "unknown"; where runs drift and did not
-    alternate, verdicts are weakened. ``title``: of the report.
+    ``name [unit]``; the index, and columns such as ``time`` or ``begin_cycles``, are no metrics); at least 2, better
+    20. ``runs``: the same for instrumented runs, or a mapping of variant to such a list. ``metrics``: compare these
+    only. ``delta``: a change of z up to this counts as none. ``alpha``: level of the tests, over all pairs together.
+    ``seed``: of random permutations. ``align``: compare across aligned runs, too. ``order``: in which runs were made,
+    each list being in the order of its runs: "interleaved", "blocks" (all baselines first) or "unknown"; where runs
+    drift and did not alternate, verdicts are weakened. ``title``: of the report.
 
     Frames with the same numbers, negative values and whole numbers that doubles round are findings. Raises
     `MeasureError` for frames that cannot be compared: fewer than two common metrics, fewer than 20 records, columns
@@ -210,16 +210,22 @@ def _trace(frame: Any, name: str) -> ForeignTrace:
     """A DataFrame as a trace. Raises `TraceFileError`."""
     import pandas as pd
 
-    from measure.foreign.table import check_magnitude, is_boundary, row_of, time_warnings
+    from measure.foreign.table import check_magnitude, is_boundary, row_of, table_trace, time_warnings
 
     if not isinstance(frame, pd.DataFrame):
         raise TraceFileError(f"{name}: got {type(frame).__name__}, expected a pandas DataFrame")
     headings = [str(column) for column in frame.columns]
     chosen = [n for n, heading in enumerate(headings) if not is_boundary(heading)]
     warnings: list[str] = []
-    for n, heading in enumerate(headings):
-        if n not in chosen and (times := _times(frame.iloc[:, n])) is not None:
-            warnings.extend(time_warnings(heading, times, row_of(f"{name}: column {heading!r}")))
+    times: dict[str, NDArray[Any]] = {}
+    bounds = [(heading, frame.iloc[:, n]) for n, heading in enumerate(headings) if n not in chosen]
+    index = "index" if frame.index.name is None else str(frame.index.name)
+    if frame.index.dtype.kind in "mM" or is_boundary(index):
+        bounds.append((index, frame.index.to_series()))
+    for heading, column in bounds:
+        if (found := _times(column)) is not None:
+            times[heading] = found
+            warnings.extend(time_warnings(heading, found, row_of(f"{name}: column {heading!r}")))
     named = [name_and_unit(headings[n]) for n in chosen]
     twice = sorted({metric for metric, _ in named if [m for m, _ in named].count(metric) > 1})
     if twice:
@@ -232,9 +238,7 @@ def _trace(frame: Any, name: str) -> ForeignTrace:
         columns.append(column.to_numpy(dtype=np.float64, na_value=np.nan))
         check_magnitude(columns[-1], row_of(f"{name}: column {headings[n]!r}"))
     values = np.column_stack(columns) if columns else np.zeros((len(frame), 0))
-    units = {metric: unit for metric, unit in named if unit}
-    metrics = tuple(metric for metric, _ in named)
-    return ForeignTrace(Path(name), "DataFrame", metrics, values, units, warnings=tuple(warnings))
+    return table_trace(Path(name), "DataFrame", named, values, times, warnings)
 
 
 def _times(column: Any) -> NDArray[Any] | None:

@@ -310,6 +310,30 @@ def test_a_name_that_means_several_functions(tmp_path: Path) -> None:
         build_program([tmp_path / "two.cpp"], ["-O0"], {"m": MetricSpec(event="entry", function="f")})
 
 
+def test_a_name_that_means_another_function_in_another_source_of_a_project(tmp_path: Path) -> None:
+    """As with `sources:`; the program that is not measured may use the name for a third function."""
+    (tmp_path / "Makefile").write_text(
+        "all: app other\napp: main.o out.o\n\t$(CXX) -o $@ $^\nother: other.o\n\t$(CXX) -o $@ $^\n"
+        "%.o: %.cpp\n\t$(CXX) -O0 -c $<\n"
+    )
+    (tmp_path / "main.cpp").write_text(
+        "namespace out { int twice(int n); }\nnamespace in { int fold(int n) { return n; } }\n"
+        "int main() { return in::fold(0) + out::twice(0); }\n"
+    )
+    (tmp_path / "out.cpp").write_text(
+        "namespace out { int fold(int n) { return n; }\nint twice(int n) { return fold(n) + fold(n); } }\n"
+    )
+    (tmp_path / "other.cpp").write_text("namespace far { int fold() { return 0; } } int main() { return far::fold(); }")
+    project = ProjectRecipe.of(Project(tmp_path, "make all", "app"))
+    with pytest.raises(SpecError) as caught:
+        project.build({"m": MetricSpec(event="entry", function="fold")})
+    assert str(caught.value) == (
+        "metric 'm': its function may be any of in::fold (main.cpp), out::fold (out.cpp): give the qualified name"
+    )
+    assert caught.value.metric == "m"
+    assert counts(project.build({"m": MetricSpec(event="entry", function="out::fold")}))[0] == {"m": 2}
+
+
 @pytest.mark.parametrize("standard", ["c++11", "c++14", "c++17", "c++20"])
 def test_every_header_of_the_library_can_be_analysed(tmp_path: Path, standard: str) -> None:
     """Errors in the user's own text are what matters; headers of a newer compiler may have some."""

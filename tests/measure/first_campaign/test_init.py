@@ -197,6 +197,33 @@ def test_a_campaign_for_a_project_with_a_makefile_can_be_run(folder: Path) -> No
     assert "never fires" not in ran.output
 
 
+def test_functions_of_one_name_in_files_of_one_name_are_counted_apart(folder: Path) -> None:
+    """Both were counted as one metric, which was said to be in the file of the hotter one."""
+    for place, rounds in (("log", 3), ("store", 9)):
+        (folder / "demo" / place).mkdir(parents=True)
+        (folder / "demo" / place / "util.c").write_text(
+            "__attribute__((noinline)) static unsigned check(unsigned n)\n"
+            f"{{ for (unsigned i = 0; i < {rounds} + n % 5; i++) n = n * 31 + i; return n; }}\n"
+            f"unsigned {place}_all(unsigned n) {{ return check(n); }}\n"
+        )
+    (folder / "demo/main.c").write_text(
+        "#include <stdio.h>\nunsigned log_all(unsigned), store_all(unsigned);\nint main(void) {\n"
+        "  unsigned n = 1; for (int i = 0; i < 4000; i++) n = n % 5 > 1 ? store_all(n) : log_all(n);\n"
+        '  printf("%u\\n", n); return 0; }\n'
+    )
+    result = measure(
+        "init", "demo", "--build", "(cd log && $CC -O1 -c util.c) && $CC -O1 -o demo main.c log/util.o store/util.c"
+    )
+    assert result.exit_code == 0, result.output
+    found = load_campaign(folder / "demo.yaml")[0].software_metrics
+    files = {name: spec.file for name, spec in found.items() if spec.function == "check" and spec.event == "entry"}
+    assert sorted(files) == ["check_2_entries", "check_entries"]
+    assert {*files.values()} == {"store/util.c", "log/util.c"}
+    assert "# check, log/util.c:1: " in (folder / "demo.yaml").read_text()
+    events = [count for name, (_, _, count) in counted(folder / "demo.yaml").items() if name in files]
+    assert (len(events), sum(events)) == (2, 4000)
+
+
 def test_a_metric_that_is_nearly_tied_is_taken_after_others(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nearly = MetricFinding("PAPI_LD_INS", "hardware", "tied", ("baseline",), 0.45, 1, 800, 1e6)
 

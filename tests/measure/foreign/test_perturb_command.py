@@ -12,6 +12,7 @@ from typing import Any
 import click
 import jsonschema
 import numpy as np
+import pandas as pd
 import pytest
 from click.testing import CliRunner, Result
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from measure.campaign.analysis import SUMMARY_JSON_SCHEMA, analyse, summary
 from measure.cli import _Commands
 from measure.cli import main as measure
 from measure.foreign.cli import perturb
+from measure.library.comparisons import compare
 from measure.runs.executor import Outcome
 from measure.runs.plan_file import load_plan
 from measure.runs.store import Store
@@ -119,6 +121,34 @@ def test_options_reach_the_analysis(synthetic: Path) -> None:
     assert (variant["outer_joint"], variant["outer_held_out"]) == (None, None)
     assert (variant["inner"]["delta"], variant["inner"]["alpha"]) == (3, 0.01)
     assert variant["verdict"] == "equivalent"  # no change of z can exceed 3 by much
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "instructions_percent"),
+    [
+        (("instructions",), ("instructions:u",), 100),
+        (("cpu_core/instructions/",), ("cpu_core/instructions/u",), 100),
+        (
+            ("cpu_core/instructions/", "cpu_atom/instructions/"),
+            ("cpu_core/instructions/", "cpu_atom/instructions/"),
+            100,
+        ),
+        (("cpu_core/instructions/",), ("cpu_core/instructions/", "cpu_atom/instructions/"), None),
+        (("cpu_core/instructions/",), ("cpu_atom/instructions/",), None),
+    ],
+)
+def test_the_overhead_on_processors_with_two_kinds_of_cores(
+    before: tuple[str, ...], after: tuple[str, ...], instructions_percent: float | None
+) -> None:
+    random = np.random.default_rng(1)
+
+    def frame(names: tuple[str, ...], mean: int) -> pd.DataFrame:
+        table = pd.DataFrame(random.poisson(50, (40, 2)), columns=["loads", "stores"])
+        return table.assign(**{name: [mean - 1, mean + 1] * 20 for name in names})
+
+    found = compare([frame(before, 1000) for _ in "12"], [frame(after, 2000) for _ in "12"], align=False)
+    expected = float("nan") if instructions_percent is None else instructions_percent
+    assert found.verdicts["instructions_percent"][0] == pytest.approx(expected, nan_ok=True)
 
 
 def test_software_metrics_and_unknown_overhead(tmp_path: Path) -> None:
