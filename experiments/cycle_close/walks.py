@@ -81,9 +81,12 @@ def measure(
     return deviations(elf, arguments, machine, interval)
 
 
-def deviations(elf: Path, arguments: tuple[str, ...], machine: Path, interval: int) -> dict[str, tuple]:
-    """By sampling configuration: mean deviation of CPI, that of the whole run, and the part simulated, in percent."""
-    config = load_machine(machine)
+def deviations(
+    elf: Path, arguments: tuple[str, ...], machine: Path, interval: int, changes: tuple[str, ...] = ()
+) -> dict[str, tuple]:
+    """By sampling configuration: mean deviation of CPI, that of the whole run, and the part simulated, in percent.
+    ``changes``: of the machine, as by ``--set``."""
+    config = load_machine(machine, changes)
     full = trace_job(Job(elf, arguments, machine), elf, config, TracerSettings(interval, everything=True), None).table
     found = {}
     for configuration, (settings, samples) in CONFIGURATIONS.items():

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import click
+from click.core import ParameterSource
 
 from common.settings_option import settings_option
 from common.startup import starting
@@ -138,6 +139,11 @@ def cycleclose(
         )
     if roll_back and samples:
         raise click.UsageError("--roll-back and --twice both leave nothing unsampled: give one of them")
+    for option in ("predictor", "unsampled"):
+        is_given = click.get_current_context().get_parameter_source(option) is ParameterSource.COMMANDLINE
+        if is_given and (roll_back or samples):
+            other = "--roll-back" if roll_back else "--twice"
+            raise click.UsageError(f"--{option} is for predicting phases, which {other} does not: leave it out")
     tell_misplaced_options(program, arguments)
     tracer_settings = TracerSettings(
         interval_instructions=length,

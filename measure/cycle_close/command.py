@@ -26,7 +26,7 @@ from measure.console.tables import print_table
 from measure.cycle_close import results
 from measure.cycle_close.job import Job, bad_ending, check_length, failed_after, machine_for, program_file
 from measure.cycle_close.rate_labels import SHORT_LABELS
-from measure.cycle_close.rates import Columns, about_blank, columns_of, deviations, event_totals, events_off
+from measure.cycle_close.rates import DEVIATIONS, Columns, about_blank, columns_of, deviations, event_totals, events_off
 from measure.cycle_close.rerun import profile, trace_second_run
 from measure.cycle_close.rollback import RollBackTracer
 from measure.cycle_close.signature import about_crowded_signatures
@@ -272,6 +272,7 @@ def summary_of(job: Job, settings: TracerSettings, traced: Traced, full: Traced 
         "sampled_again": {
             "intervals": len(traced.sampled_again),
             "cpi_off_percent": 100 * float(np.mean(traced.sampled_again)) if traced.sampled_again else None,
+            "largest_off_percent": 100 * max(traced.sampled_again) if traced.sampled_again else None,
         },
     }
     if full is not None:
@@ -348,12 +349,15 @@ def _print_deviations(console: Console, found: pd.DataFrame) -> None:
     names = ("metric", "all", "simulated", "matched", "unsampled", "whole run", "apart", "per 1000")
     rows = []
     for row in found.to_dict("records"):
-        cells = [_percent_text(value) for name, value in row.items() if str(name).endswith("_percent")]
+        cells = [_percent_text(row[kind]) for kind in DEVIATIONS]
         absolute, accesses = row["absolute"], row["accesses_per_1000_instructions"]
         per_1000 = "-" if np.isnan(accesses) else f"{accesses:.3g}"
         difference = "-" if np.isnan(absolute) else f"{absolute:.2g}"
         rows.append((escape(SHORT_LABELS[row["metric"]]), *cells, difference, per_1000))
     print_table(console, "Deviation from the full simulation \\[%]", names, rows, right=range(1, len(names)))
+    for row in found[found["metric"] == "cpi"].to_dict("records"):
+        beyond, worst = (_percent_text(row[kind]) for kind in ("percentile_99_percent", "largest_percent"))
+        console.print(f"CPI of single intervals: 1% of them are over {beyond}% off, the worst is {worst}%.")
     console.print(
         "All: mean of the intervals, for rates of those with an access or branch in 1000 instructions at least. Apart: "
         "their mean difference in the metric's own unit. Per 1000: how many accesses or branches there are per 1000 "
@@ -383,16 +387,27 @@ def _print_sampled_again(
         console.print(
             f"Estimates may be far off: of {len(off)} intervals that were simulated although there was an estimate, it "
             f"was {100 * mean:.0f}% of CPI off on average. Signatures of code and waiting for memory do not "
-            f"distinguish this program's intervals on this machine; --validate shows where, {remedy} may help.",
+            f"distinguish this program's intervals on this machine; --validate shows where. Where they differ in code "
+            f"or waiting after all, {remedy} helps; where they differ in neither, nothing but --validate does.",
             style="yellow",
         )
     else:
         drawn = "Drawn from the whole run, " if samples else ""
-        which = "" if samples else " Intervals in which the program goes from phase to phase are hardly among them."
+        bound = "They were not drawn by chance, and say little of the others: --validate simulates all."
+        if samples:
+            beyond = f"{100 * share_beyond(len(off)):.0f}%"
+            bound = f"So few leave open whether up to {beyond} of all intervals are further off."
         console.print(
             f"{drawn}{len(off)} interval{' was' if len(off) == 1 else 's were'} simulated although there was an "
-            f"estimate: it was {100 * mean:.1f}% of CPI off on average.{which}", style="dim",
+            f"estimate: it was {100 * mean:.1f}% of CPI off on average, at most {100 * max(off):.1f}%. {bound}",
+            style="dim",
         )  # fmt: skip
+
+
+def share_beyond(draws: int) -> float:
+    """The share of intervals that may be further off than the worst of ``draws`` drawn by chance, at a level of 95%:
+    with a larger share, all draws miss it with a probability below 5%."""
+    return float(1 - 0.05 ** (1 / draws))
 
 
 def parse_warm_up(text: str) -> tuple[int, int]:

@@ -79,22 +79,33 @@ def about_blank(blank: int, unsampled: str) -> str:
     return f"{has} no estimate, as {why}; figures of the whole run leave {it} out."
 
 
+DEVIATIONS = ("deviation_percent", "simulated_percent", "matched_percent", "unsampled_percent", "whole_run_percent")
+"""The columns of `deviations` that tables show in percent, in this order."""
+
+
 def pointwise_deviation(actual: NDArray[np.float64], estimated: NDArray[np.float64]) -> float:
     """Average point-wise deviation: the mean of |actual - estimated| / actual, in percent (the paper, section 5).
 
-    As printed the sum has N + 1 terms and no value at actual = 0. Here it has N terms; where both are 0 the deviation
-    is 0, where only the actual value is 0 it is 100%; intervals without an estimate or without an actual value
-    (no accesses) are left out. NaN when none is left.
+    As printed the sum has N + 1 terms and no value at actual = 0. Here it has those of `_deviation_of_each`. NaN when
+    there is none.
+    """
+    each = _deviation_of_each(actual, estimated)
+    return float(100 * each.mean()) if len(each) else float("nan")
+
+
+def _deviation_of_each(actual: NDArray[np.float64], estimated: NDArray[np.float64]) -> NDArray[np.float64]:
+    """|actual - estimated| / actual of each interval.
+
+    Where both are 0 it is 0, where only the actual value is 0 it is 1; intervals without an estimate or without an
+    actual value (no accesses) are left out.
     """
     defined = ~(np.isnan(actual) | np.isnan(estimated))
     actual, estimated = actual[defined], estimated[defined]
-    if not len(actual):
-        return float("nan")
     with np.errstate(invalid="ignore", divide="ignore"):
         apart = np.abs(actual - estimated) / np.abs(actual)
     apart[(actual == 0) & (estimated == 0)] = 0.0
     apart[(actual == 0) & (estimated != 0)] = 1.0
-    return float(100 * apart.mean())
+    return np.asarray(apart)
 
 
 def whole_run_error(actual: pd.DataFrame, estimated: pd.DataFrame, name: str) -> float:
@@ -148,8 +159,9 @@ def _accesses_per_1000_instructions(table: pd.DataFrame, name: str) -> NDArray[n
 
 
 def deviations(actual: pd.DataFrame, estimated: pd.DataFrame) -> pd.DataFrame:
-    """Per metric: average point-wise deviation over all intervals and by category, and the whole run's error,
-    all in percent; the mean absolute difference of an interval, in the metric's unit; and for rates of accesses, how
+    """Per metric: average point-wise deviation over all intervals and by category, the largest of an interval and the
+    one that 1% of them are beyond, and the whole run's error, all in percent; the mean absolute difference of an
+    interval, in the metric's unit; and for rates of accesses, how
     many of them there are per 1000 instructions in the median interval, else NaN. Rates of accesses are compared in the
     intervals that have at least `FEW_ACCESSES`. Both tables must have the same intervals."""
     if not np.array_equal(actual["end_instructions"], estimated["end_instructions"]):
@@ -168,6 +180,9 @@ def deviations(actual: pd.DataFrame, estimated: pd.DataFrame) -> pd.DataFrame:
             mine = (estimated["category"] == category).to_numpy()
             row[f"{category}_percent"] = pointwise_deviation(truth[mine], guess[mine])
         row["whole_run_percent"] = whole_run_error(actual, estimated, name)
+        each = 100 * _deviation_of_each(truth, guess)
+        row["percentile_99_percent"] = float(np.quantile(each, 0.99)) if len(each) else float("nan")
+        row["largest_percent"] = float(each.max()) if len(each) else float("nan")
         apart = np.abs(truth - guess)
         row["absolute"] = float(np.nanmean(apart)) if not np.isnan(apart).all() else float("nan")
         row["accesses_per_1000_instructions"] = float(np.median(accesses))

@@ -38,7 +38,8 @@ def _set_counts(sets: int, units: int, first: int, counted: int) -> tuple[int, i
 class WaitModel:
     """Estimated cycles per instruction that a machine waits for data and page walks, for one interval after another.
 
-    Misses of a cache with LRU replacement follow from an interval's own reuse times. With random replacement, and
+    Misses of a cache with LRU replacement are taken to follow from an interval's own reuse times, as if what was
+    executed before it had been alike. With random replacement, and
     nearly so with FIFO, they depend on the number of lines that have come in since a line was touched, which may be
     long ago for a large cache. That number is therefore kept for all intervals so far.
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from common.distinct import distinct
 from measure.built_in.machine import DESCRIBED
 from measure.cycle_close.rate_labels import RATE_LABELS
-from measure.cycle_close.rates import LEAST_PER_INSTRUCTION, Columns, about_blank
+from measure.cycle_close.rates import DEVIATIONS, LEAST_PER_INSTRUCTION, Columns, about_blank
 from measure.cycle_close.signature import about_crowded_signatures, entries_for
 from measure.cycle_close.tracer import BY_DEFAULT
 from measure.perturbation.wording import number_text
@@ -37,6 +37,7 @@ _OPTIONS = {
     "predictor": "--predictor", "unsampled": "--unsampled", "wait_step": "--wait-step",
 }  # fmt: skip
 """Options of the command by the name of the setting; fractions are given in percent."""
+_OF_PREDICTING = ("predictor", "unsampled")
 
 
 def render_page(about: Mapping[str, Any], estimated: Columns, actual: Columns | None) -> str:
@@ -91,7 +92,8 @@ def _headline(about: Mapping[str, Any]) -> str:
     if found is None or found["deviation_percent"] is None:
         return "The full simulation has no interval in common with the estimates."
     return (
-        f"CPI of an interval is {found['deviation_percent']:.1f}% off on average, that of the whole run "
+        f"CPI of an interval is {found['deviation_percent']:.1f}% off on average, at most "
+        f"{found['largest_percent']:.0f}%, that of the whole run "
         f"{found['whole_run_percent']:.2f}%; full simulation took {duration_text(about['validation'])}."
     )
 
@@ -138,7 +140,8 @@ def _steps(about: Mapping[str, Any]) -> list[Step]:
             more, command = "simulate more of each phase", _command({**about, "samples_per_phase": samples + 2})
         steps.append(
             Step(
-                f"Estimates of CPI are {off:.0f}% off in the mean. Try to {more}, or to distinguish more of them:",
+                f"Estimates of CPI are {off:.0f}% off in the mean. Try to {more}, or to distinguish more of them. That "
+                "does not help where intervals differ in neither code nor waiting:",
                 (command, _command(about, threshold=about["settings"]["threshold"] / 2)),
             )
         )  # fmt: skip
@@ -160,9 +163,10 @@ def _command(about: Mapping[str, Any], *more: str, **changed: object) -> str:
     words = ["measure", "cycleclose", *(["--machine", machine] if machine != DESCRIBED else [])]
     for one in about["machine_settings"]:
         words += ["--set", one]
+    predicts = not (settings["roll_back"] or "--roll-back" in more or about["samples_per_phase"])
     for name, option in _OPTIONS.items():
         value = settings[name]
-        if value != getattr(BY_DEFAULT, name):
+        if value != getattr(BY_DEFAULT, name) and (predicts or name not in _OF_PREDICTING):
             words += [option, f"{100 * value:g}" if isinstance(value, float) else str(value)]
     if settings["warm_up"] == "queues":
         words += ["--warm-up", f"{settings['warm_references']},{settings['warm_branches']}"]
@@ -184,8 +188,8 @@ def _figures(estimated: Columns, actual: Columns | None) -> tuple[TraceFigure, .
             full = () if actual is None else (Line("full simulation", actual[name], "before"),)
             rows.append(Row(label, (*full, line)))
     compared = "" if actual is None else (
-        "Grey: full simulation, blue: the estimate. See where they part: by a level, which a sample has that is unlike "
-        "its phase, or in single intervals. "
+        "See where the estimate and the full simulation part: by a level, which a sample has that is unlike its phase, "
+        "or in single intervals. "
     )  # fmt: skip
     groups = np.zeros(len(edges) - 1, np.int64)
     for n, (category, _) in enumerate(CATEGORIES):
@@ -207,11 +211,10 @@ def _figures(estimated: Columns, actual: Columns | None) -> tuple[TraceFigure, .
 
 def _deviations(validation: Mapping[str, Any]) -> Markup:
     """The deviation from the full simulation, a row a metric."""
-    kinds = ("deviation_percent", "simulated_percent", "matched_percent", "unsampled_percent", "whole_run_percent")
     rows = [
         (
             RATE_LABELS[metric],
-            *(_number(found[kind], "%") for kind in kinds),
+            *(_number(found[kind], "%") for kind in DEVIATIONS),
             *("-" if found[kind] is None else f"{found[kind]:.3g}" for kind in ("absolute", ACCESSES)),
         )
         for metric, found in validation["metrics"].items()

@@ -69,6 +69,7 @@ def test_deviations_are_shown_whole_in_a_terminal_of_any_width(width: int) -> No
     rates = ("cpi", "l1d_hit_rate", "l1i_hit_rate", "l2_hit_rate", "branch_hit_rate", ENERGY)
     kinds = ("deviation", "simulated", "matched", "unsampled", "whole_run")
     percent = {f"{kind}_percent": 187.68 if kind == "unsampled" else 14.52 for kind in kinds}
+    percent |= {"percentile_99_percent": 33.0, "largest_percent": 44.0}
     others = {"absolute": 0.000875, "accesses_per_1000_instructions": 387.4}
     rows = [{"metric": name, **percent, **others} for name in rates]
     out = io.StringIO()
@@ -235,15 +236,15 @@ def test_options_become_the_settings_of_their_names(source: Path, monkeypatch: p
     monkeypatch.setattr(command, "run_cycleclose", run)
     given = ["--interval", "5k", "--dimensions", "7", "--threshold", "10", "--base", "L", "--entries", "9",
              "--when-full", "closest", "--update", "mean", "--predictor", "last", "--unsampled", "none",
-             "--warm-up", "11,13", "--wait-step", "30", "--roll-back", "--signature", "hashed"]  # fmt: skip
-    for options in ([], given, ["--paper"]):
+             "--warm-up", "11,13", "--wait-step", "30", "--signature", "hashed"]  # fmt: skip
+    for options in ([], given, ["--paper"], ["--roll-back"]):
         assert cycleclose(*options, source).exit_code == 0
     chosen = TracerSettings(
         interval_instructions=5000, dimensions=7, threshold=0.1, base="L", entries=9, when_full="closest",
         update="mean", predictor="last", unsampled="none", warm_up="queues", warm_references=11, warm_branches=13,
-        wait_step=0.3, roll_back=True, signature="hashed",
+        wait_step=0.3, signature="hashed",
     )  # fmt: skip
-    assert asked == [BY_DEFAULT, chosen, TracerSettings()]
+    assert asked == [BY_DEFAULT, chosen, TracerSettings(), replace(BY_DEFAULT, roll_back=True)]
 
 
 def test_gdb_needs_somebody_to_press_the_key(source: Path) -> None:
