@@ -137,13 +137,7 @@ def cycleclose(
         raise click.UsageError(
             f"--picture takes no name: leave out {program}; the picture is trace.png in the directory that --out names"
         )
-    if roll_back and samples:
-        raise click.UsageError("--roll-back and --twice both leave nothing unsampled: give one of them")
-    for option in ("predictor", "unsampled"):
-        is_given = click.get_current_context().get_parameter_source(option) is ParameterSource.COMMANDLINE
-        if is_given and (roll_back or samples):
-            other = "--roll-back" if roll_back else "--twice"
-            raise click.UsageError(f"--{option} is for predicting phases, which {other} does not: leave it out")
+    _check_configuration(roll_back, bool(samples))
     tell_misplaced_options(program, arguments)
     tracer_settings = TracerSettings(
         interval_instructions=length,
@@ -179,3 +173,14 @@ def cycleclose(
         raise SystemExit(interrupted)
     if ending is not None:
         raise RunError(f"{program}: {ending}")
+
+
+def _check_configuration(roll_back: bool, is_twice: bool) -> None:
+    """Refuse options of the command that exclude each other. Raises `click.UsageError`."""
+    if roll_back and is_twice:
+        raise click.UsageError("--roll-back and --twice both leave nothing unsampled: give one of them")
+    for option in ("predictor", "unsampled"):
+        is_given = click.get_current_context().get_parameter_source(option) is ParameterSource.COMMANDLINE
+        if is_given and (roll_back or is_twice):
+            other = "--roll-back" if roll_back else "--twice"
+            raise click.UsageError(f"--{option} is for predicting phases, which {other} does not: leave it out")

@@ -182,7 +182,8 @@ def test_what_was_learnt_is_gone_back_to(program: Path) -> None:
     [
         (DESKTOP, None),
         (machine(penalty_cycles=3, entries=16384), (16384, 12)),
-        (machine(entries=2048), None),
+        (machine(penalty_cycles=7, entries=2048), None),
+        (machine(penalty_cycles=8, entries=512), (512, 12)),
         (machine(entries=4096), (4096, 12)),
         (machine(kind="bimodal", entries=4096), (4096, 0)),
         (machine(kind="backward_taken", entries=1 << 20), None),

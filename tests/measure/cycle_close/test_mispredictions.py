@@ -92,7 +92,12 @@ def test_every_interval_has_its_own_mispredictions_and_their_cycles(
     deviation = np.abs(of(found, Event.CYCLES) / of(full, Event.CYCLES) - 1)
     assert deviation.mean() < 0.03
 
-    small = DEEP.model_copy(update={"branch_predictor": DEEP.branch_predictor.model_copy(update={"entries": 1024})})
+    small = DEEP.model_copy(
+        update={
+            "branch_predictor": DEEP.branch_predictor.model_copy(update={"entries": 1024}),
+            "pipeline": DEEP.pipeline.model_copy(update={"mispredict_penalty_cycles": 7}),
+        }
+    )
     without, truth = traced(program, way, small), traced(program, "full", small)
     assert np.abs(of(without, Event.CYCLES) / of(truth, Event.CYCLES) - 1).mean() > 5 * deviation.mean()
 
