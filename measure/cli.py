@@ -12,7 +12,7 @@ from common.interrupts import Terminated, exit_status, interruptible, terminable
 from common.settings_option import settings_option
 from common.startup import rest_linear_algebra
 from measure.console.output import command_console
-from measure.console.scheduler_option import scheduler_option
+from measure.console.run_options import run_options
 from measure.cycle_close.cli import cycleclose
 from measure.explanation.cli import explain
 from measure.first_campaign.cli import init
@@ -78,11 +78,7 @@ def main() -> None:
 
 @main.command(short_help="Run a campaign, or continue it, and report its verdicts.")
 @click.argument("campaign", metavar="CAMPAIGN.yaml", type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), metavar="DIR",
-              help="Where results go. Default: results/NAME in the current directory.")  # fmt: skip
-@click.option("--workers", type=click.IntRange(1), metavar="N",
-              help="Runs at once. Default: one a processor.")  # fmt: skip
-@scheduler_option
+@run_options
 @click.option("--counts", is_flag=True,
               help="Only count: one fast run without timing that lists each software metric's events and places, and "
               "names those that never fire. Keeps nothing.")  # fmt: skip

@@ -4,9 +4,9 @@
     python -m experiments.cycle_close.held_out --replacement --size medium --programs tuned
 
 Each program is simulated in full once for all machines, and traced by each sampling configuration as `measure
-cycleclose` has it by default. Rows go to held_out.csv as they are found; those that are there already are kept
-(--again: are not), as are full simulations in results/cycle_close_held_out, to be removed when the timing model
-changes. The table of README.md:
+cycleclose` has it by default. Rows go to held_out.csv as they are found; a row of an earlier run is kept
+(with --again, made anew). Full simulations are kept in results/cycle_close_held_out, to be removed when the timing
+model changes. The table of README.md:
 
     python -m experiments.cycle_close.held_out --table
 """

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from measure.console.output import command_console
-from measure.console.scheduler_option import scheduler_option
+from measure.console.run_options import scheduler_option
 
 
 @click.command(short_help="Say why relations are perturbed, and what helps.")

@@ -34,7 +34,7 @@ def stored_findings(results: Path, plan: Plan) -> dict[str, tuple[Finding, ...]]
 def _findings(variant: str, stored: Mapping[str, Any]) -> tuple[Finding, ...]:
     """The sentences of an explanation of ``variant``, the one with its remedy marked. Raises `KeyError` for a document
     without sentences."""
-    remedy = stored.get("remedy") or {}  # explanations of earlier versions have none
+    remedy = stored["remedy"] or {}
     said = [Finding(str(text), variant=variant, heading=variant) for text in stored["sentences"]]
     return tuple(
         replace(one, kind="remedy", in_results=str(remedy["in_results"])) if n == remedy.get("sentence") else one

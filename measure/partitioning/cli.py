@@ -9,7 +9,7 @@ import click
 
 from common.settings_option import settings_option
 from measure.console.output import command_console
-from measure.console.scheduler_option import scheduler_option
+from measure.console.run_options import scheduler_option
 
 if TYPE_CHECKING:
     from measure.partitioning.group_verdicts import Accept

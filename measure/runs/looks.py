@@ -87,7 +87,7 @@ class History:
 
 def judging_design(campaign: Campaign) -> dict[str, Any]:
     """How a campaign's runs are judged, as plain JSON data: what verdicts rest on beside the runs themselves and the
-    code that judges them. What is kept of verdicts has it in its key."""
+    code that judges them. Remembered verdicts and explanations have it in their keys."""
     values = campaign.model_dump(mode="json", include=set(_JUDGED_BY))
     return {**values, "pairs": bool(campaign.pairs), "variants": campaign.variant_sets()}
 

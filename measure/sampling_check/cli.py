@@ -8,16 +8,12 @@ import click
 
 from common.settings_option import settings_option
 from measure.console.output import command_console
-from measure.console.scheduler_option import scheduler_option
+from measure.console.run_options import run_options
 
 
 @click.command("check-sampling", short_help="Check whether cycle-close sampling perturbs its metrics.")
 @click.argument("campaign", metavar="CAMPAIGN.yaml", type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), metavar="DIR",
-              help="Where results go. Default: results/NAME in the current directory.")  # fmt: skip
-@click.option("--workers", type=click.IntRange(1), metavar="N",
-              help="Runs at once. Default: one a processor.")  # fmt: skip
-@scheduler_option
+@run_options
 @settings_option("campaign")
 def check_sampling(
     campaign: Path, out: Path | None, workers: int | None, scheduler: str | None, settings: tuple[str, ...]

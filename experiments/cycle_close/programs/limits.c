@@ -16,15 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t state = 88172645463325252ull, total;
+#include "draw.h"
 
-static uint32_t draw(void)
-{
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return (uint32_t)(state >> 32);
-}
+static uint64_t total;
 
 static void shuffle(uint8_t *bytes, int n)
 {

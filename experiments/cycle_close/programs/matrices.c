@@ -6,19 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "draw.h"
+
 enum { SIDE = 512, NUMBERS = 200000 };
 
 static double a[SIDE * SIDE], b[SIDE * SIDE], c[SIDE * SIDE];
 static uint32_t numbers[NUMBERS];
-static uint64_t state = 88172645463325252ull;
-
-static uint32_t draw(void)
-{
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return (uint32_t)(state >> 32);
-}
 
 __attribute__((noinline)) static void multiply(int n, int row)
 {

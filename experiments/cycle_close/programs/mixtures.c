@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "draw.h"
+
 enum { ARRAYS = 4, CHOICES = 4096, KINDS = 6 };
 
 struct array {
@@ -23,15 +25,7 @@ static struct array kinds[KINDS][ARRAYS] = {
     {{1500, 4096 + 64, 1, 0}, {200, 64, 0, 0}, {90, 4096 + 64, 1, 0}, {700, 64, 1, 0}},
 };
 static volatile uint8_t data[64 << 20];
-static uint64_t state = 88172645463325252ull, total;
-
-static uint32_t draw(void)
-{
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return (uint32_t)(state >> 32);
-}
+static uint64_t total;
 
 static double unit(void)
 {

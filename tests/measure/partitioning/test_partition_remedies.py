@@ -30,7 +30,10 @@ def test_the_remedies_are_those_that_the_explanation_of_the_campaign_names(
     save_plan(plan, results)
     assert _remedies(campaign) is None
     remedy = {"sentence": 1, "in_results": f"Best: a; `measure run {RESULTS}/explain/all.yaml` runs it."}
-    told = {"all": {"sentences": ["Why.", "Best remedy: a."], "remedy": remedy}, "b": {"sentences": ["Why."]}}
+    told = {
+        "all": {"sentences": ["Why.", "Best remedy: a."], "remedy": remedy},
+        "b": {"sentences": ["Why."], "remedy": None},
+    }
     (results / "explain" / "explain.json").write_text(json.dumps({"plan": plan.history.design, "variants": told}))
     assert _remedies(campaign) == (f"measure run results/{campaign.name}/explain/all.yaml",)
     # another campaign of the name is to be explained itself
