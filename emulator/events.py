@@ -66,11 +66,13 @@ class OpClass(IntEnum):
     SYSTEM = 23  # ecall, ebreak
 
 
-NEVER = 0xFFFFFFFF  # the age [instructions] of an event that has not happened
+# The bytes of a table of held lines (`emulator.engine.instrument.followed_lines`): a line that a cache holds, and one
+# that was written since it came in; beside either, that the TLB does not hold the line's page. Accesses to such a line
+# are passed on, and those to a line that the cache does not hold, 0.
+HELD, HELD_WRITTEN, PAGE_OUT = 1, 3, 128
 
-# The bytes of a table of held lines (`emulator.engine.instrument.held_lines`): a line that a cache holds, and one that
-# was written since it came in. 0 is for a line that the cache does not hold.
-HELD, HELD_WRITTEN = 1, 3
+# The time of the first instruction: a line that was never accessed, 0 in a table of times, looks half of all time old.
+TOUCH_EPOCH = 1 << 31
 
 # Memory access flags of an instruction.
 ACCESS_NONE, ACCESS_LOAD, ACCESS_STORE = 0, 1, 2
@@ -265,18 +267,13 @@ class TraceSelection:
     addresses: bool = False  # effective addresses (needs blocks)
     exact_stop: bool = False  # honour the instruction budget at every block boundary
     counts: bool = False  # executions of each block, in a table and not in the record
-    line_bits: int = 0  # keep line timestamps, for lines of 2**line_bits bytes; 0 for none
-    reuse_times: bool = False  # count how long lines had not been touched (needs line_bits)
-    # With reuse times: the bits of a line's number that say its set in the first cache, fewer than
-    # `emulator.engine.reuse_counts.TURN_SETS`; 0 for a single set. No part of translations, which read it.
-    set_mask: int = field(default=0, compare=False)
     hooks: tuple[str, ...] = ()  # mnemonics before and after which Python is called, ascending
     hook_ranges: Ranges = ()  # guest addresses with hooks; () for everywhere
     inline: tuple[InlineCall | ColumnSet, ...] = ()  # inline functions and column sets
     exact_faults: bool = False  # registers are exact at each access that may fault: for guests that catch faults
-    # Pass on accesses to lines that the L1 caches do not hold: log2 of the line size [bytes] of the data cache and of
-    # the instruction cache, 0 for a cache whose accesses are not looked at.
-    fills: tuple[int, int] = (0, 0)
+    # Follow the first-level caches: log2 of the line size [bytes] of the data cache and of the instruction cache, from
+    # which accesses that miss are passed on; 0 for none.
+    followed_lines: tuple[int, int] = (0, 0)
 
     @cached_property
     def columns(self) -> tuple[ColumnSet, ...]:
@@ -289,25 +286,20 @@ class TraceSelection:
         return self.blocks or bool(self.columns)
 
     def __or__(self, other: TraceSelection) -> TraceSelection:
-        if self.line_bits and other.line_bits not in (0, self.line_bits):
+        if any(self.followed_lines) and any(other.followed_lines) and self.followed_lines != other.followed_lines:
             raise ValueError(
-                f"observers want lines of {1 << self.line_bits} and of {1 << other.line_bits} bytes, expected one size"
+                f"observers follow lines of {self.followed_lines} and {other.followed_lines} bits, expected one core's"
             )
-        if any(self.fills) and any(other.fills) and self.fills != other.fills:
-            raise ValueError(f"observers want fills of lines {self.fills} and {other.fills}, expected one core's")
         return TraceSelection(
             self.blocks or other.blocks,
             self.addresses or other.addresses,
             self.exact_stop or other.exact_stop,
             self.counts or other.counts,
-            self.line_bits or other.line_bits,
-            self.reuse_times or other.reuse_times,
-            self.set_mask or other.set_mask,
             tuple(sorted({*self.hooks, *other.hooks})),
             _union(self.hook_ranges, other.hook_ranges, bool(self.hooks), bool(other.hooks)),
             (*self.inline, *(call for call in other.inline if call not in self.inline)),
             self.exact_faults or other.exact_faults,
-            self.fills if any(self.fills) else other.fills,
+            self.followed_lines if any(self.followed_lines) else other.followed_lines,
         )
 
 

@@ -19,9 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emulator.engine.hart_state import Hart
-from emulator.engine.instrument.held_lines import HeldLines
+from emulator.engine.instrument.followed_lines import FollowedLines
 from emulator.engine.oracle import Hooks
-from emulator.engine.reuse_counts import fields_of
 from emulator.engine.translator import OPTIMISE_EXECUTIONS, Translator
 from emulator.errors import RestoreError
 from emulator.events import NOTHING, BlockFacts, Consumer, TraceSelection
@@ -44,6 +43,7 @@ from emulator.memory import GuestMemory
 
 if TYPE_CHECKING:
     from emulator.engine.instrument.held_directions import HeldDirections
+    from emulator.engine.instrument.held_targets import HeldTargets
     from emulator.execution.intervals import Intervals, IntervalWatcher
     from emulator.execution.snapshot import Snapshot
 
@@ -231,27 +231,10 @@ class Machine:
         self.hart.add_up_counters()
         return self.hart.counts[: self.facts.n_blocks]
 
-    @property
-    def reuse_times(self) -> NDArray[np.int64]:
-        """Accesses while ``reuse_times`` was selected, ``(REUSE_FIELDS,)``: the fields of
-        `emulator.engine.reuse_counts`."""
-        return fields_of(self.hart.reuses)
-
-    def touched_lines(
-        self, at_most: int = 1 << 20
-    ) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint32]]:
-        """Addresses of the lines touched last while ``line_bits`` was selected, (n,), instructions since, (n,), and
-        instructions since they were written, (n,), `emulator.events.NEVER` if they were not.
-
-        It gives all lines touched within the last 2**k instructions, for the largest k that gives at most ``at_most``
-        lines, in no order; also lines of memory that has been unmapped since, which caches may hold still.
-        """
-        return self._observers.touched_lines(self.instructions, self.memory, at_most)
-
-    def hold_lines(self, line_bits: tuple[int, int]) -> HeldLines:
-        """Tables of the lines that a core's L1 caches hold, for a selection whose ``fills`` are ``line_bits``; to be
-        connected with what missing lines are passed on to before that is selected."""
-        return self._observers.hold_lines(line_bits)
+    def follow_lines(self, line_bits: tuple[int, int]) -> FollowedLines:
+        """Tables of the lines that first-level caches hold, for a selection whose ``followed_lines`` are ``line_bits``;
+        to be connected with what missing lines are passed on to before that is selected."""
+        return self._observers.follow_lines(line_bits)
 
     def hold_directions(self, entries: int, history_bits: int) -> HeldDirections:
         """Counters of a branch predictor for the directions of branches: ``entries``, a power of two, by address and
@@ -260,6 +243,13 @@ class Machine:
         from emulator.engine.instrument.held_directions import HeldDirections
 
         return HeldDirections(entries, history_bits)
+
+    def hold_targets(self, entries: int) -> HeldTargets:
+        """A table of the targets of indirect jumps and calls, with ``entries``, a power of two. Translations keep it up
+        to date while its ``call`` is in a selection's ``inline``; the caller keeps it alive."""
+        from emulator.engine.instrument.held_targets import HeldTargets
+
+        return HeldTargets(entries)
 
     def counter_totals(self, addresses: Sequence[int]) -> CounterTotals:
         """Totals of 64-bit counters at these guest addresses of the current program, over the current process and all
@@ -328,7 +318,7 @@ class Machine:
         """Run up to ``at_most`` intervals, each to the first block boundary at or after ``length_instructions``;
         fewer if ``watcher``, which looks at each, ends the series.
 
-        Gives block executions and reuse times of each, as far as they are selected; the first interval counts from the
+        Gives the block executions of each, if they are selected; the first interval counts from the
         end of the last interval that was run. The last interval of a program may be shorter.
         """
         return self._run_loop.run_intervals(length_instructions, at_most, watcher)
@@ -349,7 +339,7 @@ class Machine:
         self._must_be_one_process()
         without = [self.memory, self.image, self.process]
         return take_snapshot(
-            self.memory, self.hart, self.facts.n_blocks, self._observers.line_timestamps,
+            self.memory, self.hart, self.facts.n_blocks,
             [self.kernel, self.files], without, self.instructions,
         )  # fmt: skip
 
@@ -359,7 +349,7 @@ class Machine:
 
         self.drain()
         self._must_be_one_process()
-        restore_snapshot(saved, self.memory, self.hart, self.facts.n_blocks, self._observers.line_timestamps)
+        restore_snapshot(saved, self.memory, self.hart, self.facts.n_blocks)
         self.instructions = saved.instructions
         self.ending = None
         self._guest.changed()

@@ -68,7 +68,6 @@ class GuestMemory(MappedMemory):
 
     ``base``: host address of guest address 0. ``perm``: uint8 ``(N_PAGES,)``, READ | WRITE | EXEC | MAPPED
     and marks for each 4 KiB page; read it freely, change it through `map`, `protect`, `mark` and `unmap` only.
-    ``unmapped``: uint8 ``(N_PAGES,)``, MAPPED for each page that was unmapped not long ago: caches may have its lines.
     ``new_marks``: marks that mapped pages begin with.
     The listener that is attached gets a report before executable pages are unmapped, replaced, lose a permission, or
     are written to from Python, except by `write_int`; guest stores are not reported.

@@ -59,12 +59,9 @@ class MappedMemory:
         self.limit_bytes = limit_bytes
         self._count = others or PageCount()
         self._listener: CodeListener | None = None
-        # Take host memory only where the guest has, or had, pages.
-        self._table, self._unmapped_table = (
-            mmap.mmap(-1, N_PAGES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) for _ in range(2)
-        )
+        # Takes host memory only where the guest has, or had, pages.
+        self._table = mmap.mmap(-1, N_PAGES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self.perm: NDArray[np.uint8] = np.frombuffer(self._table, np.uint8)
-        self.unmapped: NDArray[np.uint8] = np.frombuffer(self._unmapped_table, np.uint8)
         self._accessible_pages = 0
         self.new_marks = 0
         # Shared mappings: start, end, the area mapped there, and the offset in it.
@@ -95,7 +92,6 @@ class MappedMemory:
     def close(self) -> None:
         """Give the region back to the host; every later access is a `MemoryFault`."""
         self._table.madvise(mmap.MADV_DONTNEED)  # empties the page table
-        self._unmapped_table.madvise(mmap.MADV_DONTNEED)
         self._shared.clear()
         self._grow(-self._accessible_pages)
         self._release()
@@ -250,7 +246,6 @@ class MappedMemory:
         self._code_changes(first, last)
         self._host_map(address, length, PROT_NONE)
         self._grow(-int(np.count_nonzero(self.perm[first:last] & (READ | WRITE | EXEC))))
-        self.unmapped[first:last] |= self.perm[first:last] & MAPPED
         self.perm[first:last] = 0
 
     def protect(self, address: int, length: int, prot: int) -> None:

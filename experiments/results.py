@@ -31,7 +31,6 @@ from instrumenter.building.program_build import DEFAULT_FLAGS, build_program
 from measure.cycle_close.command import Job, machine_for, trace_job
 from measure.cycle_close.rates import ENERGY, RATES, table_of
 from measure.cycle_close.rerun import profile
-from measure.cycle_close.reuse import WaitModel
 from measure.cycle_close.tracer import Category, CoreObserver, Interval
 from measure.errors import MeasureError
 from measure.program_phases.bbv import BasicBlockVectors
@@ -187,7 +186,7 @@ def _keep_online(task: Task, job: Job, elf: Path, config: MachineConfig, directo
     assert task.settings is not None
     started = time.perf_counter()
     with machine_for(job, elf) as machine:
-        found = profile(machine, config, task.settings)
+        found = profile(machine, InOrderCore(config, job.seed), task.settings)
         machine.save_translations()
     seconds = time.perf_counter() - started
     table = pd.DataFrame({"end_instructions": found.ends[1:], "phase": found.phases, "distance": found.distances})
@@ -204,7 +203,7 @@ def _keep_table(task: Task, table: pd.DataFrame, directory: Path, seconds: float
 def _keep_vectors(task: Task, job: Job, elf: Path, config: MachineConfig, directory: Path) -> None:
     (length,) = task.lengths
     with machine_for(job, elf) as machine:
-        profile = profile_blocks(machine, length, WaitModel(config))
+        profile = profile_blocks(machine, length, InOrderCore(config, job.seed))
         machine.save_translations()
     blocks, ends = profile.vectors, profile.ends
     arrays: dict[str, Any] = {
@@ -289,7 +288,7 @@ def _warm(task: Task, elf: Path, config: MachineConfig) -> None:
         full_traces(job, elf, config, task.lengths)
     elif task.kind == "online":
         with machine_for(job, elf) as machine:
-            profile(machine, config, task.settings)
+            profile(machine, InOrderCore(config, job.seed), task.settings)
             machine.save_translations()
     else:
         trace_job(job, elf, config, task.settings, None)

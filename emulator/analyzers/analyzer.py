@@ -14,7 +14,7 @@ Translations write the selected fields of the selected instructions into the ana
 (`emulator.engine.instrument.columns`), and `consume` gets views of them: nothing is copied or computed in between. So a
 dynamic field costs one store, static fields (pc, word, opcode, class) one store for several instructions, and an
 analyzer that selects few addresses or classes costs little. All engines deliver the same events. Data that needs no
-order costs still less: `trace` selects counts that the machine keeps (block executions, reuse of lines).
+order costs still less: `trace` selects counts that the machine keeps (block executions).
 
 Only overridden methods are called; the others cost nothing.
 """

@@ -11,7 +11,7 @@ from enum import IntEnum
 import numpy as np
 
 from emulator.engine.branch_counters import MAX_COUNTERS, BranchCounters
-from emulator.engine.reuse_counts import REUSE_WORDS, TOUCH_EPOCH, TURN_SETS
+from emulator.events import TOUCH_EPOCH
 
 _GUEST, _HOST = "guest", "host"
 _FIELDS = (
@@ -44,23 +44,23 @@ _FIELDS = (
     ("host_pc", 8, _GUEST),  # where the host faulted
     ("dispatch_miss", 8, _HOST),  # the host function for a pc without entry: returns to Python, or discovers the block
     ("fallback", 8, _HOST),  # the interpreter, for a block that a region's entry refuses to run
-    ("line_timestamps", 8, _HOST),  # table of u32: when each line was touched last
-    ("held_data", 8, _HOST),  # table of u8: lines of the L1 data cache, as in `emulator.engine.instrument.held_lines`
-    ("held_code", 8, _HOST),  # the same of the instruction cache
+    # Tables by line number, as in `emulator.engine.instrument.followed_lines`.
+    ("held_data", 8, _HOST),  # u8: lines that the data cache holds
+    ("held_code", 8, _HOST),
+    ("data_times", 8, _HOST),  # u32: when each line was accessed last
+    ("code_times", 8, _HOST),
     ("access_missing", 8, _HOST),  # the function that is called for an access to a line that is not held
     ("access_argument", 8, _HOST),  # its argument
     ("fetch_missing", 8, _HOST),  # the same for fetches
     ("fetch_argument", 8, _HOST),
     ("access_gate", 8, _HOST),  # what translations call: it calls the function
     ("fetch_gate", 8, _HOST),
-    ("missing", 16, _GUEST),  # what is missing: address and whether it is a store; begin and end of the code
+    ("missing", 24, _GUEST),  # what is missing: address and whether it is a store, or begin and end of code; the time
     ("discover", 8, _HOST),  # the discovery kernel, 0 while discovery is left to Python
     ("discovery", 8, _HOST),  # its argument
     ("inline", 8, _HOST),  # table of functions called by translations: addresses of their code and of their states
     ("inline_map", 8, _HOST),  # table of u64, by pc / 2: the inline functions of an instruction, and its static fields
     ("inline_failed", 8, _GUEST),  # not 0 when an inline function has raised an exception
-    ("last_page", 8, _GUEST),  # the page of the last access whose reuse time was counted
-    ("set_mask", 8, _GUEST),  # the bits of a line's number that say its set in the first cache
     ("touch_time", 8, _GUEST),  # `TOUCH_EPOCH` + instructions that will have been executed when the budget is 0
 )  # fmt: skip
 
@@ -78,15 +78,10 @@ _PC, _BUDGET, _FRM, _FFLAGS, _REASON, _TOUCH_TIME, _RESERVATION = (
 )
 _GUEST_MXCSR = OFFSETS["guest_mxcsr"] >> 2
 
-# Counts of accesses: the words of `emulator.engine.reuse_counts` (u64).
-REUSE_OFFSET = 2048
-# The sets of the first cache whose turns they count (u64), behind these words.
-SETS_OFFSET = REUSE_OFFSET + 8 * REUSE_WORDS
-
 # Behind the state, where translated code reaches it without another pointer: executions of blocks, by number, and the
-# counters of branches. Not at the beginning of a page, for the reason of `_SKEW_BYTES` in
-# `emulator.engine.instrument.line_timestamps`: with line timestamps, chess ran 1.4 times as long then.
-COUNTS_OFFSET = 40960 + 2048 + 64
+# counters of branches. Not at the beginning of a page: AMD Zen processors predict a line of their cache by a hash of
+# address bits, and mispredict at every store if two lines in use collide.
+COUNTS_OFFSET = 4096 + 2048 + 64
 MAX_BLOCKS = 1 << 21
 COUNTERS_OFFSET = COUNTS_OFFSET + 8 * MAX_BLOCKS
 
@@ -131,9 +126,7 @@ class Hart:
     ``registers``: x, then f, as a memory view, which gives single registers several times as fast as numpy.
     ``everything``: the whole buffer, uint8, with the counts at `COUNTS_OFFSET`.
     ``counts``: (MAX_BLOCKS,) int64, how often each block was executed while a selection asked for it, without what
-    ``branch_counters`` have counted since `add_up_counters`;
-    ``reuses``: (REUSE_WORDS,) int64, and ``sets``, (TURN_SETS,) uint64, the words of
-    `emulator.engine.reuse_counts`.
+    ``branch_counters`` have counted since `add_up_counters`.
     """
 
     def __init__(self) -> None:
@@ -143,8 +136,6 @@ class Hart:
         self.address = everything.ctypes.data
         self.counts = everything[COUNTS_OFFSET:COUNTERS_OFFSET].view(np.int64)
         self.branch_counters = BranchCounters(everything[COUNTERS_OFFSET:].view(np.int64))
-        self.reuses = everything[REUSE_OFFSET:SETS_OFFSET].view(np.int64)
-        self.sets = everything[SETS_OFFSET : SETS_OFFSET + 8 * TURN_SETS].view(np.uint64)
         view = everything[:STATE_BYTES]
         self.words = view.view(np.uint64)
         # A memory view gives single words faster than numpy.

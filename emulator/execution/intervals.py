@@ -1,4 +1,4 @@
-"""Consecutive intervals of a run: block executions and reuse times of each."""
+"""Consecutive intervals of a run: block executions of each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from emulator.engine.address_tables import Table
 from emulator.engine.hart_state import MAX_BLOCKS, Hart
-from emulator.engine.reuse_counts import REUSE_FIELDS, fields_of
 from emulator.engine.tiering.tiers import Tier
 from emulator.kernels.jit import BoundKernel
 
@@ -22,14 +21,12 @@ class Intervals:
 
     ``ends``: (n,) instructions executed in all at each end. ``blocks``, ``executions``: one entry for each block that
     ran in an interval, by interval and block number; ``starts``: (n + 1,) first entry of each interval.
-    ``reuse_times``: (n, REUSE_FIELDS), each row as `Machine.reuse_times`.
     """
 
     ends: NDArray[np.int64]
     starts: NDArray[np.int64]
     blocks: NDArray[np.uint32]
     executions: NDArray[np.int64]
-    reuse_times: NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.ends)
@@ -44,7 +41,6 @@ class Written(NamedTuple):
     starts: NDArray[np.int64]
     blocks: NDArray[np.uint32]
     executions: NDArray[np.int64]
-    reuse_times: NDArray[np.int64]
 
 
 class IntervalWatcher(Protocol):
@@ -62,7 +58,6 @@ class IntervalWriter:
     def __init__(self, hart: Hart) -> None:
         self._hart = hart
         self.counts_before = np.zeros(MAX_BLOCKS, np.int64)  # only touched pages take memory
-        self.reuses_before = np.zeros(REUSE_FIELDS, np.int64)
         self.blocks = np.zeros(1 << 16, np.uint32)
         self.executions = np.zeros(1 << 16, np.int64)
         self._begin = 0
@@ -84,7 +79,6 @@ class IntervalWriter:
         self._hart_words = self._hart.words.view(np.int64)
         self.ends = np.zeros(at_most, np.int64)
         self.starts = np.zeros(at_most + 1, np.int64)
-        self.reuse_times = np.zeros((at_most, REUSE_FIELDS), np.int64)
         self._watcher, self._watch = watcher, None
         self._let_watch()
 
@@ -92,9 +86,7 @@ class IntervalWriter:
         """Give the watcher the current arrays."""
         if self._watcher is not None:
             self._watch = self._watcher.watch(
-                Written(
-                    self._jobs.view(np.int64), self.ends, self.starts, self.blocks, self.executions, self.reuse_times
-                )
+                Written(self._jobs.view(np.int64), self.ends, self.starts, self.blocks, self.executions)
             )
 
     def _arrays(self) -> tuple[Any, Any]:
@@ -105,14 +97,12 @@ class IntervalWriter:
             kernel.Totals(
                 hart.counts,
                 self.counts_before,
-                hart.reuses,
-                self.reuses_before,
                 counters.values,
                 counters.n,
                 counters.starts,
                 counters.terms,
             ),
-            kernel.IntervalArrays(self.ends, self.starts, self.blocks, self.executions, self.reuse_times),
+            kernel.IntervalArrays(self.ends, self.starts, self.blocks, self.executions),
         )
 
     def count_from_here(self, n_blocks: int) -> None:
@@ -120,7 +110,6 @@ class IntervalWriter:
         boundary."""
         self._hart.add_up_counters()
         self.counts_before[:n_blocks] = self._hart.counts[:n_blocks]
-        self.reuses_before[:] = fields_of(self._hart.reuses)
 
     @property
     def is_full(self) -> bool:
@@ -150,7 +139,7 @@ class IntervalWriter:
         self.make_room(int(n_blocks[0]))
         counters, watch = hart.branch_counters, self._watch
         current = (
-            fast, exact, n_blocks, watch, hart.counts, hart.reuses, counters.values, counters.n, counters.starts,
+            fast, exact, n_blocks, watch, hart.counts, counters.values, counters.n, counters.starts,
             counters.terms, self.blocks,
         )  # fmt: skip
         if len(self._bound_for) != len(current) or any(map(operator.is_not, current, self._bound_for)):
@@ -195,5 +184,5 @@ class IntervalWriter:
         done, entries = int(self._job["done"]), int(self._job["entries"])
         return Intervals(
             self.ends[:done], self.starts[: done + 1], self.blocks[:entries].copy(),
-            self.executions[:entries].copy(), self.reuse_times[:done],
+            self.executions[:entries].copy(),
         )  # fmt: skip

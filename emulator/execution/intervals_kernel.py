@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emulator.engine.hart_state import OFFSETS, Exit
-from emulator.engine.reuse_counts import REUSE_BINS, REUSE_COPIES, REUSE_FIELDS, REUSE_WORDS, TOUCH_EPOCH
+from emulator.events import TOUCH_EPOCH
 from emulator.kernels.jit import Integer, call_address, inline_kernel, kernel
 
 Longs = NDArray[np.int64]
@@ -50,14 +50,11 @@ _OUT_OF_BUDGET, _UNKNOWN = int(Exit.BUDGET), int(Exit.MISS)
 
 
 class Totals(NamedTuple):
-    """Totals of the hart and at the last boundary: executions by block, ``counts`` and ``counts_before``; reuse times
-    ``reuses``, as in `Hart`, and ``reuses_before``, as in `Intervals`. ``counters`` and what they stand for: as in
-    `BranchCounters`."""
+    """Totals of the hart and at the last boundary: executions by block, ``counts`` and ``counts_before``.
+    ``counters`` and what they stand for: as in `BranchCounters`."""
 
     counts: Longs
     counts_before: Longs
-    reuses: Longs
-    reuses_before: Longs
     counters: Longs
     n_counters: Longs
     starts: NDArray[np.uint32]
@@ -71,7 +68,6 @@ class IntervalArrays(NamedTuple):
     starts: Longs
     blocks: NDArray[np.uint32]
     executions: Longs
-    reuse_times: Longs
 
 
 class HartWords(NamedTuple):
@@ -123,7 +119,7 @@ def _differ(counts: Longs, before: Longs, first: Integer) -> Integer:
 
 @inline_kernel
 def close_interval(jobs: NDArray[np.void], n_blocks: Integer, totals: Totals, written: IntervalArrays) -> None:
-    """Record what ran since the last interval ended: block executions and reuse times, as in `Intervals`."""
+    """Record what ran since the last interval ended: block executions, as in `Intervals`."""
     job: Any = jobs[0]
     done, entry = job.done, job.entries
     add_up(totals)
@@ -138,13 +134,6 @@ def close_interval(jobs: NDArray[np.void], n_blocks: Integer, totals: Totals, wr
                 written.executions[entry] = executed
                 before[block] = counts[block]
                 entry += 1
-    for place in range(REUSE_FIELDS):
-        total = totals.reuses[REUSE_WORDS - REUSE_FIELDS + place]
-        if place < REUSE_BINS:  # the last of several copies
-            for copy in range(REUSE_COPIES - 1):
-                total += totals.reuses[copy * REUSE_BINS + place]
-        written.reuse_times[done, place] = total - totals.reuses_before[place]
-        totals.reuses_before[place] = total
     written.ends[done] = job.instructions
     job.entries = entry
     job.n_blocks = n_blocks

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from emulator.engine.blocks import Block
 from emulator.engine.codegen.entry import Entry
+from emulator.engine.instrument.followed_lines import timestamped_accesses
 from emulator.engine.instrument.inline_functions import execute as execute_with_calls
-from emulator.engine.instrument.line_timestamps import timestamped_accesses
 from emulator.engine.oracle import ECALL, ECALL_BYTES, Environment, Oracle
-from emulator.engine.reuse_counts import TOUCH_EPOCH
 from emulator.engine.selections import is_hooked
 from emulator.errors import GuestFault
-from emulator.events import ACCESS_STORE, TraceSelection
+from emulator.events import ACCESS_STORE, TOUCH_EPOCH, TraceSelection
 from emulator.execution.address_space import AddressSpace
 from emulator.execution.guest import Guest
 from emulator.execution.observers import Observers
@@ -96,10 +95,10 @@ class OracleRunner:
         record.begin_events()
         time.instructions += len(block.instructions)
         record.instructions += len(block.instructions)
-        held = observers.held_lines if any(selection.fills) else None
-        if held is not None:
-            held.fetch(block.pc, block.end_pc)
-        places = timestamped_accesses(block.instructions) if selection.line_bits else []
+        followed = observers.followed_lines if any(selection.followed_lines) else None
+        if followed is not None:
+            followed.fetch(block.pc, block.end_pc, touch_time)
+        places = timestamped_accesses(block.instructions) if followed is not None else []
         facts = space.cache.facts
         first = int(facts.blocks["first_instruction"][block.number])
         for place, instruction in enumerate(block.instructions):
@@ -113,13 +112,9 @@ class OracleRunner:
                 if selection.blocks and observers.selection.addresses:
                     for address in self._accesses:
                         record.append(address & 0xFFFFFFFF)
-                if held is not None and self._accesses:
-                    held.access(self._accesses[0], bool(instruction.row.access & ACCESS_STORE))
-                if observers.line_timestamps is not None and self._accesses and places and places[place]:
+                if followed is not None and self._accesses:
                     is_store = bool(instruction.row.access & ACCESS_STORE)
-                    observers.line_timestamps.touch(
-                        self._accesses[0], touch_time + place, is_store, observers.selection.reuse_times
-                    )
+                    followed.access(self._accesses[0], is_store, touch_time + place, places[place])
         record.commit_events()
 
     def _call_hooks(self, block: Block) -> None:

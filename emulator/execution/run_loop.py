@@ -91,8 +91,7 @@ class RunLoop:
     def run_intervals(
         self, length_instructions: int, at_most: int, watcher: IntervalWatcher | None = None
     ) -> Intervals:
-        """Run up to ``at_most`` intervals, or until ``watcher`` ends the series; the executions and reuse times of
-        each."""
+        """Run up to ``at_most`` intervals, or until ``watcher`` ends the series; the executions of each."""
         from emulator.execution.intervals import IntervalWriter  # a plain run starts without it
 
         time, writer, facts = self._time, self._intervals, self._guest.address_space.cache.facts

@@ -1,4 +1,4 @@
-"""Snapshots of a machine, to go back to: memory, registers, the kernel's objects, counts and line timestamps.
+"""Snapshots of a machine, to go back to: memory, registers, the kernel's objects and counts.
 
 Kernel objects are restored in place: a snapshot holds each reachable mutable object with a shallow copy of its
 contents, so references between objects stay valid. Translations stay: they depend on code alone. A guest that uses the
@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emulator.engine.hart_state import COUNTS_OFFSET, HOST_FIELDS, Hart
-from emulator.engine.instrument.line_timestamps import LineTimestamps
 from emulator.errors import RestoreError
 from emulator.memory import MAPPED, PAGE_SHIFT, READ, WRITE, GuestMemory
 
@@ -134,49 +133,31 @@ class ObjectsState:
 class Snapshot:
     """The result of `Machine.snapshot`; it may be restored any number of times.
 
-    ``state``: the hart's state without counts; ``counts``: executions of the blocks; ``pages``: numbers of the mapped
-    pages; ``of_lines``: what is stamped on their lines, with a row for each page, and ``page_times``, when they were
-    accessed, as in `LineTimestamps`; None if not selected.
+    ``state``: the hart's state without counts; ``counts``: executions of the blocks.
     """
 
     memory: MemoryState
     objects: ObjectsState
     state: NDArray[np.uint8]
     counts: NDArray[np.int64]
-    pages: NDArray[np.int64]
-    of_lines: NDArray[np.uint32] | None
-    page_times: NDArray[np.uint32] | None
     instructions: int
 
 
 def take_snapshot(
-    memory: GuestMemory, hart: Hart, n_blocks: int, timestamps: LineTimestamps | None, kernel_roots: list[Any],
+    memory: GuestMemory, hart: Hart, n_blocks: int, kernel_roots: list[Any],
     without: list[Any], instructions: int,
 ) -> Snapshot:  # fmt: skip
     """Save the guest's state. ``without``: objects that are not part of it. Raises `RestoreError` for a guest that
     cannot go back."""
-    pages = _pages_with_lines(memory)
     hart.add_up_counters()
-    of_lines = None if timestamps is None else _by_page(timestamps)[:, pages].copy()
-    page_times = None if timestamps is None else timestamps.page_times[pages].copy()
     return Snapshot(
         save_memory(memory), ObjectsState(kernel_roots, without), hart.everything[:COUNTS_OFFSET].copy(),
-        hart.counts[:n_blocks].copy(), pages, of_lines, page_times, instructions,
+        hart.counts[:n_blocks].copy(), instructions,
     )  # fmt: skip
 
 
-def restore_snapshot(
-    saved: Snapshot, memory: GuestMemory, hart: Hart, n_blocks: int, timestamps: LineTimestamps | None
-) -> None:
+def restore_snapshot(saved: Snapshot, memory: GuestMemory, hart: Hart, n_blocks: int) -> None:
     """Restore the guest's state; blocks discovered since, up to ``n_blocks``, get a count of 0."""
-    if timestamps is not None:
-        with_lines = _pages_with_lines(memory)
-        _by_page(timestamps)[:, with_lines] = 0
-        timestamps.page_times[with_lines] = 0
-        if saved.of_lines is not None and saved.page_times is not None:
-            _by_page(timestamps)[:, saved.pages] = saved.of_lines
-            timestamps.page_times[saved.pages] = saved.page_times
-            memory.unmapped[saved.pages] |= MAPPED  # `touched_lines` may have dropped some since
     restore_memory(memory, saved.memory)
     saved.objects.restore()
     ours = {name: hart.get(name) for name in HOST_FIELDS}
@@ -186,13 +167,3 @@ def restore_snapshot(
     hart.add_up_counters()  # which empties them
     hart.counts[:n_blocks] = 0
     hart.counts[: len(saved.counts)] = saved.counts
-
-
-def _pages_with_lines(memory: GuestMemory) -> NDArray[np.int64]:
-    """The pages that may have line timestamps: mapped pages, and pages that were unmapped not long ago."""
-    return np.flatnonzero((memory.perm | memory.unmapped) & MAPPED)
-
-
-def _by_page(timestamps: LineTimestamps) -> NDArray[np.uint32]:
-    """What is stamped on lines, with a row for each page."""
-    return timestamps.of_lines.reshape(3, -1, 1 << (PAGE_SHIFT - timestamps.line_bits))

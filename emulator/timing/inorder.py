@@ -29,17 +29,15 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from common.distinct import distinct
 from emulator.events import FULL_RECORD, BlockFacts, TraceSelection
 from emulator.timing import layout
 from emulator.timing.core_arrays import build_core, class_timing, grow_tables
-from emulator.timing.inorder_kernel import decode, resolve_last, run, train_fetches, train_predictors
+from emulator.timing.followed_caches import CacheContents, FollowedCaches, LineTables
+from emulator.timing.inorder_kernel import decode, resolve_last, run, train_predictors
 from emulator.timing.machine_config import MachineConfig
 from emulator.timing.machine_events import N_EVENTS, N_STATIC, static_events
 from emulator.timing.memory_kernel import pollute
-from emulator.timing.online_caches import CacheContents, HeldTables, OnlineCaches
 from emulator.timing.online_predictor import HeldCounters, OnlinePredictor
-from emulator.timing.warm import WARM_UP_FACTOR, Fills, Touched, warm_caches
 
 _FOREIGN_LINES = 1 << 27  # number of different lines in the other address spaces
 _MAX_TRANSFER_WORDS = 1 << 30  # per call, so that 32-bit execution counts cannot overflow
@@ -66,6 +64,7 @@ class InOrderCore:
         initial_state: Literal["cold", "random"] = "cold",
     ) -> None:
         self.config = config
+        self._seed, self._place_pages = seed, place_pages
         self._timing = class_timing(config.functional_units)
         self._longs, self._words = build_core(config, seed, place_pages)
         self._ledger = layout.Ledger(
@@ -74,8 +73,6 @@ class InOrderCore:
         )
         self._decoded_blocks = 0
         self._op_capacity = 0
-        self._known_code = np.zeros(0, np.int64)  # lines of the L1I cache, ascending
-        self._online: OnlineCaches | None = None
         self._online_predictor: OnlinePredictor | None = None
         if initial_state == "random":
             self._fill(np.random.default_rng([seed, 1]))
@@ -114,70 +111,49 @@ class InOrderCore:
         self._leave()
         resolve_last(self._longs, self._words, pc)
 
-    def go_online(self, held: HeldTables) -> None:
-        """Let fast execution keep caches up to date through ``held``, tables for the `online_line_bits` of the core:
-        after each `follow`, until the core simulates again."""
-        self._online = OnlineCaches(self.config, held)
-
     def predict_online(self, held: HeldCounters) -> None:
         """Let fast execution keep the counters of directions up to date through ``held``, of the `online_predictor` of
         the core: after each `follow`, until the core simulates again."""
         self._online_predictor = OnlinePredictor(held)
 
     def follow(self, pc: int | None = None) -> None:
-        """Go on with what fast execution keeps up to date; nothing without `go_online` or `predict_online`. ``pc``:
-        where the guest goes on after blocks that the core has simulated."""
+        """Go on with what fast execution keeps up to date; nothing without `predict_online`. ``pc``: where the guest
+        goes on after blocks that the core has simulated."""
         self._leave()
-        if self._online_predictor is not None and pc is not None:
-            resolve_last(self._longs, self._words, pc)
-        if self._online is not None:
-            self._online.follow(self._longs, self._words)
         if self._online_predictor is not None:
+            if pc is not None:
+                resolve_last(self._longs, self._words, pc)
             self._online_predictor.follow(self._longs, self._predictor_tables()[0])
 
-    def cache_contents(self) -> CacheContents:
-        """What caches and TLBs hold now, to go back to by `restore_caches`; fast execution goes on after `follow`."""
+    def directions(self) -> tuple[NDArray[np.uint32], int]:
+        """The counters of directions, as a copy, and the history, to go back to by `restore_directions`; fast execution
+        goes on after `follow`."""
         self._leave()
-        return CacheContents.of(self._longs, self._words)
+        return self._predictor_tables()[0].copy(), int(self._longs[layout.S_HISTORY])
 
-    def restore_caches(self, saved: CacheContents) -> None:
-        """Let caches and TLBs hold again what they held; fast execution goes on after `follow`."""
+    def restore_directions(self, saved: tuple[NDArray[np.uint32], int]) -> None:
+        """Go back to what the branch predictor had learnt; fast execution goes on after `follow`."""
         self._leave()
-        saved.put(self._longs, self._words)
+        self._predictor_tables()[0][:], self._longs[layout.S_HISTORY] = saved
 
     def _leave(self) -> None:
         """The core's state is about to change otherwise than by fast execution, or to move to larger arrays."""
-        if self._online is not None:
-            self._online.leave()
         if self._online_predictor is not None:
             self._online_predictor.leave(self._longs, self._predictor_tables()[0])
 
-    @property
-    def lines_to_warm(self) -> int:
-        """How many of the most recently accessed lines `warm_caches` needs for the data caches."""
-        caches = (self.config.l1d, self.config.l2)
-        lines = max(cache.size_bytes // self.config.l1d.line_bytes for cache in caches if cache is not None)
-        return WARM_UP_FACTOR * lines
+    def followed_caches(self, tables: LineTables) -> FollowedCaches:
+        """Caches like those of this core, empty, that follow a guest through ``tables``."""
+        return FollowedCaches(self.config, tables, self._seed, self._place_pages)
 
-    def warm_caches(self, data: Touched, code: Touched, since: int, fills: Fills | None = None) -> None:
-        """Set caches and TLBs to the state after the last accesses ``data`` and the last fetches ``code``.
-
-        ``data``: the `lines_to_warm` lines accessed last; ``code``: the lines fetched last, empty to leave the
-        instruction caches unchanged. ``since``: instructions that the core has not simulated; other lines that it holds
-        were accessed before these. ``fills``: fill rates; without it lines are assumed to be filled evenly. Exact for
-        LRU replacement; for random replacement a draw from the caches' generators. Caches that fast execution keeps up
-        to date stay as they are, and so does an instruction cache with FIFO replacement. For the order of the lines in
-        instruction caches see `train`. Takes no time and counts no events.
-        """
-        self._leave()
-        warm_caches(self.config, self._longs, self._words, data, code, since, fills, self._online)
-        self._known_code = distinct(code.addresses.astype(np.int64) >> int(self._longs[layout.P_L1I_SHIFT]))
+    def adopt(self, contents: CacheContents) -> None:
+        """Let caches and TLBs hold ``contents``, of a core of the same machine. Takes no time and counts no events."""
+        contents.put(self._longs, self._words)
+        self._longs[[layout.S_FETCH_LINE, layout.S_FETCH_PAGE, layout.S_DATA_PAGE]] = -1
 
     def train(self, facts: BlockFacts, stream: NDArray[np.uint32], skipped_words: int) -> None:
         """Train the branch predictor on whole blocks in execution order, as in `consume`, without those in the first
-        ``skipped_words`` words. The instruction cache fetches their lines, too, but none that it has not and that
-        `warm_caches` was not told of last. Counters of directions that fast execution keeps up to date learn nothing.
-        Takes no time; mispredictions are counted."""
+        ``skipped_words`` words. Counters of directions that fast execution keeps up to date learn nothing. Takes no
+        time; mispredictions are counted."""
         self._leave()
         if facts.n_blocks > self._decoded_blocks:
             self._decode(facts)
@@ -186,8 +162,6 @@ class InOrderCore:
             self._online_predictor.follow(self._longs, self._predictor_tables()[0])
         train_predictors(self._longs, self._words, stream, skipped_words)
         self._leave()
-        if self._online is None or not self._online.code:
-            train_fetches(self._longs, self._words, stream, skipped_words, self._known_code)
 
     def disturb(self, seed: int, lines: int) -> None:
         """Bring ``lines`` random lines of another program into each cache, as an interrupt handler would.

@@ -8,7 +8,6 @@ import numpy as np
 
 from emulator.events import ACCESS_HIDDEN, ACCESS_STORE, OpClass
 from emulator.kernels.jit import Integer, inline_kernel, kernel
-from emulator.timing.cache_kernel import MISS, touch
 from emulator.timing.issue_kernel import (
     FRONTEND_STALL_CYCLES,
     STALL_CYCLES,
@@ -25,7 +24,6 @@ from emulator.timing.layout import (
     END_PC,
     EXECUTIONS,
     FIRST_OP,
-    L1I,
     LAST_LINE,
     LAST_PC,
     LENGTH,
@@ -336,35 +334,4 @@ def train_predictors(longs: np.ndarray, words: np.ndarray, stream: np.ndarray, s
             if terminator >= FIRST_TRANSFER and terminator <= LAST_TRANSFER:
                 resolve(longs, words, previous, np.int64(words[row + PC]))
         previous = block
-        position += 1 + np.int64(words[row + ACCESSES])
-
-
-@inline_kernel
-def _is_in(ascending: np.ndarray, number: int) -> bool:
-    """Whether ``ascending``, (n,), has ``number``."""
-    low, high = np.int64(0), np.int64(len(ascending))
-    while low < high:
-        middle = (low + high) >> 1
-        if ascending[middle] < number:
-            low = middle + 1
-        else:
-            high = middle
-    return not (low == len(ascending) or ascending[low] != number)
-
-
-@kernel
-def train_fetches(longs: np.ndarray, words: np.ndarray, stream: np.ndarray, skipped: int, known: np.ndarray) -> None:
-    """Fetch the lines of the blocks of ``stream``, without those in its first ``skipped`` words, into the L1I cache; it
-    takes no time and counts no events. Lines that are neither there nor in ``known``, (n,) ascending, are not fetched.
-    """
-    blocks, shift = longs[P_BLOCKS], longs[P_L1I_SHIFT]
-    last_line = np.int64(-1)
-    position = np.int64(0)
-    while position < len(stream):
-        row = blocks + np.int64(stream[position]) * BLOCK_COLUMNS
-        for line in range(np.int64(words[row + PC]) >> shift, np.int64(words[row + LAST_LINE]) + 1):
-            if line != last_line and position >= skipped:
-                if touch(longs, words, np.int64(L1I), line, 0, 0) == MISS and _is_in(known, line):
-                    touch(longs, words, np.int64(L1I), line, 0, 1)
-                last_line = np.int64(line)
         position += 1 + np.int64(words[row + ACCESSES])

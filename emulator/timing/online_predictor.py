@@ -1,8 +1,9 @@
 """An online branch predictor: its counters of directions kept up to date while the guest runs fast.
 
-A sample can begin with caches that were warmed up from last accesses, but nothing short tells what a large predictor
-has learnt: with 65,536 counters and 16 outcomes of history, 200,000 instructions before a sample left 15% too many
-mispredictions in chess, and training on the sample itself, 13% too few.
+Nothing short tells what a large predictor has learnt: with 65,536 counters and 16 outcomes of history, 200,000
+instructions before a sample left 15% too many mispredictions in chess, and training on the sample itself, 13% too few.
+And how many there are between samples is in no signature of code: one loop over sorted or shuffled bytes may mispredict
+never, or half of its branches.
 """
 
 from __future__ import annotations
@@ -14,13 +15,6 @@ from numpy.typing import NDArray
 
 from emulator.timing import layout
 from emulator.timing.machine_config import MachineConfig
-
-_SMALL = 8192 * 3
-"""Counters times penalty [cycles] up to which training on a part of the sample is good enough, and faster."""
-_COSTLY_CYCLES = 8
-"""Penalty of a misprediction from which on it matters how many there are between samples, which only counting them as
-they happen tells, however few counters there are: with 512, and a penalty of 20 cycles, a loop over sorted or shuffled
-bytes was 20% to 29% off."""
 
 
 class HeldCounters(Protocol):
@@ -38,13 +32,10 @@ class Shape(NamedTuple):
 
 
 def online_predictor(config: MachineConfig) -> Shape | None:
-    """The counters that fast execution should keep up to date for a core of ``config``; None where training on a part
-    of the sample is good enough: there are few counters, and a misprediction costs little."""
+    """The counters that fast execution keeps up to date for a core of ``config``; None for a predictor that learns
+    nothing."""
     predictor = config.branch_predictor
     if predictor.kind not in ("bimodal", "gshare"):
-        return None
-    penalty = config.pipeline.mispredict_penalty_cycles
-    if penalty < _COSTLY_CYCLES and predictor.entries * penalty <= _SMALL:
         return None
     return Shape(predictor.entries, predictor.history_bits if predictor.kind == "gshare" else 0)
 

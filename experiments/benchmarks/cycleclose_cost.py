@@ -8,11 +8,10 @@ after the other.
 
 ``plain``        nothing is observed
 ``signatures``   blocks are counted; a signature is made and classified for every interval, some hundred at a time
-``+ lines``      and when each line was touched last: warm-up state for caches of every size
-``+ waiting``    and reuse times: how long an interval waits for memory
+``+ caches``     and what caches and TLBs hold, and their misses
 ``+ queues``     signatures, and the last 50,000 references and branches are kept at all times, as in the paper
 ``full``         everything is simulated in detail
-``predicting``   cycle-close, one run, `--wait-step 0`: signatures, lines, samples of phases that are predicted
+``predicting``   cycle-close, one run, `--wait-step 0`: signatures, caches, samples of phases that are predicted
 ``data``         the same with waiting, the default of `measure cycleclose`
 ``roll back``    `--roll-back`, ``two runs`` `--twice 1`: both with waiting
 ``paper``        cycle-close as the paper has it: queues
@@ -40,21 +39,27 @@ sys.path.insert(0, str(ROOT))
 from emulator.events import TraceSelection  # noqa: E402
 from emulator.machine import Machine  # noqa: E402
 from emulator.timing.inorder import InOrderCore  # noqa: E402
-from emulator.timing.machine_config import MachineConfig  # noqa: E402
 from emulator.timing.machine_file import load_machine  # noqa: E402
 from instrumenter.building.program_build import build_program  # noqa: E402
+from measure.cycle_close.live_counts import Following  # noqa: E402
 from measure.cycle_close.rerun import trace_in_two_runs  # noqa: E402
-from measure.cycle_close.reuse import WaitModel  # noqa: E402
 from measure.cycle_close.rollback import RollBackTracer  # noqa: E402
-from measure.cycle_close.tracer import BY_DEFAULT, Tracer, TracerSettings, profile_selection, signatures_for, table_for  # noqa: E402
+from measure.cycle_close.tracer import (  # noqa: E402
+    BY_DEFAULT,
+    Tracer,
+    TracerSettings,
+    follows_caches,
+    profile_selection,
+    signatures_for,
+    table_for,
+)
 
 PROGRAMS = ("bwtzip", "netsimplex", "chess", "ooosim", "nbody", "jpegish", "lz77")
 LINES = replace(BY_DEFAULT, wait_step=0.0)
 WAYS = {
     "plain": None,
     "signatures": replace(LINES, warm_up="queues", warm_references=0, warm_branches=0),
-    "+ lines": LINES,
-    "+ waiting": BY_DEFAULT,
+    "+ caches": BY_DEFAULT,
     "+ queues": TracerSettings(),
     "full": TracerSettings(everything=True),
     "predicting": LINES,
@@ -63,9 +68,8 @@ WAYS = {
     "two runs": BY_DEFAULT,
     "paper": TracerSettings(),
 }
-LINES_ONLY = TraceSelection(counts=True, line_bits=5)
 SWITCHES = 3000
-ONLY_WATCHED = ("signatures", "+ lines", "+ waiting")
+ONLY_WATCHED = ("signatures", "+ caches")
 
 
 def run(way: str, elf: str, size: str, interval: int) -> dict[str, float]:
@@ -88,7 +92,7 @@ def run(way: str, elf: str, size: str, interval: int) -> dict[str, float]:
     settings = replace(settings, interval_instructions=interval)
     if way in ONLY_WATCHED:
         with make() as machine:
-            watch(machine, config, settings)
+            watch(machine, core, settings)
             seconds = time.process_time() - start
             machine.save_translations()
             return {"seconds": seconds, "simulated": 0.0}
@@ -112,25 +116,26 @@ def run(way: str, elf: str, size: str, interval: int) -> dict[str, float]:
     return {"seconds": seconds, "simulated": simulated / instructions}
 
 
-def watch(machine: Machine, config: MachineConfig, settings: TracerSettings) -> None:
+def watch(machine: Machine, core: InOrderCore, settings: TracerSettings) -> None:
     """Signatures, phases and what else ``settings`` ask for, many intervals at a time."""
-    table, maker, model = table_for(settings), signatures_for(settings), WaitModel(config)
-    machine.observe(profile_selection(settings, model))
+    table, maker = table_for(settings), signatures_for(settings)
+    following = Following(machine, core) if follows_caches(settings) else None
+    machine.observe(profile_selection(following))
     while machine.ending is None:
         ran = machine.run_intervals(settings.interval_instructions)
         if len(ran) == 0:
             break
         for signature in maker.make(machine.facts, ran):
             table.classify(signature)
-        if settings.wait_step:
-            model.add(ran.ends, ran.reuse_times)
 
 
 def switching(elf: str, size: str) -> float:
     """Microseconds that changing what is observed takes at a boundary, with all translations made before."""
-    kinds = [TraceSelection(), LINES_ONLY, TraceSelection(blocks=True, addresses=True)]
+    core = InOrderCore(load_machine(ROOT / "configs" / "machines" / "strongarm.yaml"), 1)
     seconds = {}
     with Machine(elf, [size], keep_translations=True) as machine:
+        followed = profile_selection(Following(machine, core))
+        kinds = [TraceSelection(), followed, TraceSelection(blocks=True, addresses=True)]
         for switched in (False, True, False, True):  # the first two rounds translate
             start = time.process_time()
             for number in range(SWITCHES):
@@ -215,7 +220,7 @@ def tables(
     means = (math.exp(sum(math.log(mine[way] / mine["plain"]) for mine in best.values()) / len(best)) for way in others)
     lines.append("| **geometric mean** | " + " | ".join(f"**{mean:.2f}**" for mean in means) + " |")
     traces = {
-        "predicting": "+ lines", "data": "+ waiting", "roll back": "+ waiting", "two runs": "+ waiting",
+        "predicting": "+ caches", "data": "+ caches", "roll back": "+ caches", "two runs": "+ caches",
     }  # fmt: skip
     lines += [
         "", "Tracing without its samples (the share simulated of full simulation's time), over watching alone, and the",

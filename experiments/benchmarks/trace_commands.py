@@ -7,9 +7,8 @@ after two runs that left translations, in turn, the least of some repeats. ``sho
 which shows what a trace takes at least.
 
 What a trace cannot do without is measured in one process, after the same warm-up, as a ratio over running the program
-without any observer: ``counting``: executions of blocks, from which an interval's signature is made; ``lines``: also
-when each line of memory was touched last, which warms caches up; ``waiting``: also how long it had not been touched,
-the default.
+without any observer: ``counting``: executions of blocks, from which an interval's signature is made; ``caches``: also
+what the machine's caches and TLBs hold, and their misses, the default.
 """
 
 from __future__ import annotations
@@ -19,16 +18,21 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from common.atomic_files import write_text
 from emulator.events import TraceSelection
+from emulator.machine import Machine
+from emulator.timing.inorder import InOrderCore
 from emulator.timing.machine_file import load_machine
 from experiments.benchmarks.host import described, run
 from experiments.cycle_close.held_out import HELD_OUT, INTERVAL, job_of
 from instrumenter.building.program_build import build_program
 from measure.cycle_close.job import Job, machine_for
+from measure.cycle_close.live_counts import Following
+from measure.cycle_close.tracer import profile_selection
 
 ROOT = Path(__file__).parents[2]
 MACHINES = ("strongarm", "desktop")
@@ -67,20 +71,19 @@ def command_seconds(job: Job, repeats: int, folder: Path) -> tuple[float, dict[s
 
 def recording_ratios(job: Job, repeats: int) -> list[float]:
     """Seconds with each selection over those without any, least of ``repeats``."""
-    line_bits = load_machine(ROOT / "configs" / "machines" / "strongarm.yaml").l1d.line_bytes.bit_length() - 1
-    selections = [
-        None, TraceSelection(counts=True), TraceSelection(counts=True, line_bits=line_bits),
-        TraceSelection(counts=True, line_bits=line_bits, reuse_times=True),
+    core = InOrderCore(load_machine(ROOT / "configs" / "machines" / "strongarm.yaml"), 1)
+    kinds: list[Callable[[Machine], TraceSelection]] = [
+        lambda machine: TraceSelection(counts=True), lambda machine: profile_selection(Following(machine, core)),
     ]  # fmt: skip
-    least = [float("inf")] * len(selections)
+    least = [float("inf")] * (1 + len(kinds))
     for repeat in range(-WARM_UP_RUNS, repeats):
-        for place, selection in enumerate(selections):
+        for place, select in enumerate([None, *kinds]):
             with machine_for(job, job.program) as machine:
                 start = time.perf_counter()
-                if selection is None:
+                if select is None:
                     machine.run()
                 else:
-                    machine.observe(selection)
+                    machine.observe(select(machine))
                     while machine.ending is None:
                         machine.run_intervals(INTERVAL, 64)
                 seconds = time.perf_counter() - start
@@ -93,12 +96,12 @@ def recording_ratios(job: Job, repeats: int) -> list[float]:
 def table_of(rows: list[Row]) -> str:
     """The table of the page: a line a program, and the means."""
     head = ["program", "plain [s]", *(f"{m} [s]" for m in MACHINES), *(f"{m}, over plain" for m in MACHINES)]
-    head += ["counting", "lines", "waiting"]
+    head += ["counting", "caches"]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for name, plain, traces, ratios in rows:
         cells = [name, f"{plain:.2f}", *(f"{traces[m]:.2f}" for m in MACHINES)]
         cells += [f"{traces[m] / plain:.1f}" for m in MACHINES]
-        cells += [f"{one:.2f}" for one in ratios] if ratios else ["-"] * 3
+        cells += [f"{one:.2f}" for one in ratios] if ratios else ["-"] * 2
         lines.append("| " + " | ".join(cells) + " |")
     measured = [[traces[m] / plain for m in MACHINES] + ratios for _, plain, traces, ratios in rows if ratios]
     means = [statistics.geometric_mean(column) for column in zip(*measured, strict=True)]

@@ -1,4 +1,4 @@
-"""How far cycle-close traces are off where intervals differ in what neither signatures nor waiting shows.
+"""How far cycle-close traces are off where intervals of the same code differ in one thing that signatures do not show.
 
     python -m experiments.cycle_close.limits
 
@@ -23,6 +23,8 @@ CASES = (
     ("code", "60", "desktop", ()),
     ("branches", "100", "desktop", ()),
     ("branches", "100", "desktop", SMALL_PREDICTOR),
+    ("targets", "60", "strongarm", ()),
+    ("targets", "60", "server", ()),
     ("fft", "12", "strongarm", ()),
     ("fft", "12", "desktop", ()),
     ("columns", "16", "desktop", ()),

@@ -52,8 +52,8 @@ _PICTURES = (".png", ".svg", ".pdf", ".jpg", ".jpeg")
 @click.option("--unsampled", type=click.Choice(["none", "last", "closest"]), default="last", show_default=True,
               help="Estimate of an interval whose phase has no sample.")  # fmt: skip
 @click.option("--warm-up", default="lines", show_default=True, metavar="lines|M,B",
-              help="What a sample begins with: every line touched last, which serves caches of any size, or "
-              "the last M references and B branches; 0,0: nothing.")  # fmt: skip
+              help="What a sample begins with: caches, TLBs and a branch predictor that are kept up to date while the "
+              "program runs fast, or the last M references and B branches; 0,0: nothing.")  # fmt: skip
 @click.option("--wait-step", default=20.0, show_default=True, type=click.FloatRange(0, 1000), metavar="PERCENT",
               help="Take separate samples of intervals of one phase whose waiting for memory differs by this much "
               "[% of an instruction's time], and interpolate; 0: phases are code alone.")  # fmt: skip

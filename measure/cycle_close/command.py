@@ -121,12 +121,12 @@ def trace_job(
 def _trace_twice(job: Job, elf: Path, core: InOrderCore, settings: TracerSettings) -> Traced:
     started = time.perf_counter()
     with machine_for(job, elf, core.config.clock_hz) as machine:
-        first_run = profile(machine, core.config, settings)
+        first_run = profile(machine, core, settings)
         machine.save_translations()
         problem = bad_ending(machine, job)
     with machine_for(job, elf, core.config.clock_hz) as machine:
         second_run = trace_second_run(machine, core, settings, first_run, job.samples)
-        machine.save_translations()  # they differ from those of the first run: only lines and counts are recorded
+        machine.save_translations()  # they differ from those of the first run, which counts blocks
     seconds = time.perf_counter() - started
     columns, checks = _columns(second_run.intervals, core.config), tuple(second_run.checks)
     return Traced(columns, len(distinct(first_run.phases)), seconds, 0, problem, checks, first_run.frequent_branches)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emulator.timing.machine_config import MachineConfig
-from emulator.timing.machine_events import FIRST_DYNAMIC, FIRST_STATIC, Event
+from emulator.timing.machine_events import FIRST_DYNAMIC, FIRST_STATIC, N_EVENTS, Event
 
 # Dynamic events and the static events in proportion to which they are scaled, so that their rates are kept.
 _RATE_OF = {
@@ -48,12 +48,15 @@ SUMS = (
 
 
 def completed(
-    estimate: NDArray[np.float64], static: NDArray[np.int64], mispredicted: NDArray[np.float64], config: MachineConfig
+    estimate: NDArray[np.float64], static: NDArray[np.int64], counted: NDArray[np.float64], config: MachineConfig
 ) -> NDArray[np.float64]:
     """The events of intervals, (..., N_EVENTS), from an ``estimate`` of them: with their exact ``static`` events,
-    (..., N_STATIC), and ``mispredicted`` branches, (...,), where these are not NaN; and possible together, with cycles
-    enough to issue the instructions and to stall."""
+    (..., N_STATIC), and those that were ``counted``, (..., COUNTED), where these are not NaN; and possible together,
+    with cycles enough to issue the instructions and to stall."""
+    mispredicted = counted[..., Event.BRANCHES_MISPREDICTED]
     found = possible(with_mispredictions(with_static_events(estimate, static), mispredicted, config))
+    known = counted[..., :N_EVENTS]
+    found = np.where(np.isnan(known), found, known)
     issuing = found[..., Event.INSTRUCTIONS] / config.pipeline.issue_width
     found[..., Event.CYCLES] = np.maximum(found[..., Event.CYCLES], issuing + found[..., Event.STALL_CYCLES])
     return found

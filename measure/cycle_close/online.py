@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emulator.events import BlockFacts
 from emulator.execution.intervals import Written
 from emulator.kernels.jit import BoundKernel
 from measure.cycle_close.classifier import SignatureTable
-from measure.cycle_close.mispredictions import UNKNOWN
+from measure.cycle_close.live_counts_kernel import COUNTED, Live
 from measure.cycle_close.online_kernel import Found, Online, classify_interval, wants_detail
 from measure.cycle_close.predictors import Predictor
-from measure.cycle_close.reuse import WaitModel
 from measure.cycle_close.samples import Samples
 from measure.cycle_close.schedule import SampleSchedule
 from measure.cycle_close.signature import SignatureMaker
@@ -21,23 +21,23 @@ class OnlinePhases:
     """Finds each interval's signature, waiting and phase, and predicts the next one's; an `IntervalWatcher`, which ends
     a series when the next interval is to be simulated.
 
-    ``table``: of phases; ``schedule``: of samples; ``waits``: the machine's model of waiting; ``wait_step``: width of a
-    range of waiting, 0 if neither waiting nor what ``samples`` stand for is looked at. ``mispredicted``: branches since
-    the last boundary, (1,); `UNKNOWN` until it is set.
+    ``table``: of phases; ``schedule``: of samples; ``wait_cycles``: that each miss waits, (COUNTED,); ``wait_step``:
+    width of a range of waiting, 0 if neither waiting nor what ``samples`` stand for is looked at. ``live``: what fast
+    execution counts.
     """
 
     def __init__(
-        self, table: SignatureTable, signatures: SignatureMaker, predictor: Predictor, waits: WaitModel,
-        samples: Samples, wait_step: float,
+        self, table: SignatureTable, signatures: SignatureMaker, predictor: Predictor, wait_cycles: NDArray[np.float64],
+        samples: Samples, wait_step: float, live: Live,
     ) -> None:  # fmt: skip
-        self.mispredicted = UNKNOWN
         self.table = table
         self.schedule = SampleSchedule()
-        self.waits = waits
+        self._wait_cycles = wait_cycles
         self._predictor = predictor
         self.signatures = signatures
         self._samples = samples
         self._wait_step = float(wait_step)
+        self._live = live
         self._found: Found
         self._written: Written
 
@@ -46,13 +46,13 @@ class OnlinePhases:
         goes on with code that no sample stands for."""
         return bool(wants_detail(self.table.arrays, self._predictor.table, self.schedule.due, self._samples.cover))
 
-    def begin(self, facts: BlockFacts, at_most: int) -> None:
-        """Prepare for a series of ``at_most`` intervals."""
+    def begin(self, facts: BlockFacts, instructions: int, at_most: int) -> None:
+        """Prepare for a series of ``at_most`` intervals, the first of which begins after ``instructions``."""
         self.signatures.extend(facts)
-        self.waits.make_room(at_most)
         self._found = Found(
             np.zeros((at_most, self.signatures.dimensions), np.int64), np.zeros(at_most),
-            np.zeros(at_most, np.int64), np.zeros(at_most), np.full(at_most, np.nan), np.zeros(1, np.int64),
+            np.zeros(at_most, np.int64), np.zeros(at_most), np.full((at_most, COUNTED), np.nan), np.zeros(1, np.int64),
+            instructions,
         )  # fmt: skip
 
     def watch(self, written: Written) -> BoundKernel:
@@ -71,14 +71,13 @@ class OnlinePhases:
             self.signatures.give_entries(blocks[mine], executions[mine])
             classify_interval(self._online, self._written, found)
         return Found(
-            found.signatures[:n], found.waits[:n], found.keys[:n], found.distances[:n], found.mispredicted[:n],
-            found.state,
+            found.signatures[:n], found.waits[:n], found.keys[:n], found.distances[:n], found.counted[:n],
+            found.state, found.begin,
         )  # fmt: skip
 
     @property
     def _online(self) -> Online:
         return Online(
             self.signatures.places, self.table.arrays, self.table.rules, self._predictor.table,
-            self.waits.arrays, self.schedule.due, self._samples.cover, self._wait_step,
-            self.mispredicted,
+            self.schedule.due, self._samples.cover, self._wait_step, self._live, self._wait_cycles,
         )  # fmt: skip

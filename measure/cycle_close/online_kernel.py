@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from emulator.execution.intervals import Written
 from emulator.execution.intervals_kernel import DONE, ENOUGH, N_BLOCKS
 from emulator.kernels.jit import inline_kernel, kernel
-from measure.cycle_close.mispredictions_kernel import take_mispredictions
+from measure.cycle_close.live_counts_kernel import Live, take, waiting_of
 from measure.cycle_close.predictors_kernel import NOTHING, RunTable, next_phase, observe
-from measure.cycle_close.reuse_kernel import Waits, add_wait
 from measure.cycle_close.signature_kernel import (
     PhaseTable,
     Places,
@@ -54,31 +53,31 @@ LATEST_SAMPLE, UNCOVERED, COVER_FIELDS = range(3)
 
 class Found(NamedTuple):
     """What is found of the intervals of a series, one row an interval: ``signatures``, (n, d); ``waits``, ``distances``
-    from the phases as fractions of the base, ``keys``, phase * BUCKETS + range of waiting, and ``mispredicted``
-    branches, NaN where they are not known, (n,). ``state``: (1,), rows found."""
+    from the phases as fractions of the base, and ``keys``, phase * BUCKETS + range of waiting, (n,); ``counted``, (n,
+    COUNTED), what is counted, else NaN. ``state``: (1,), rows found; ``begin``: instructions before them."""
 
     signatures: Longs
     waits: Doubles
     keys: Longs
     distances: Doubles
-    mispredicted: Doubles
+    counted: Doubles
     state: Longs
+    begin: int
 
 
 class Online(NamedTuple):
     """All that the kernel reads and changes. ``places``: of blocks; ``wait_step``: width of a range of waiting, 0 if
-    waiting is not looked at; ``mispredicted``: branches since the last boundary, (1,), or (0,) where they are not
-    known."""
+    waiting is not looked at; ``live``: what is counted; ``wait_cycles``: (COUNTED,), cycles that each miss waits."""
 
     places: Places
     table: PhaseTable
     rules: Rules
     predictor: RunTable
-    waits: Waits
     due: Due
     cover: Cover
     wait_step: float
-    mispredicted: Longs
+    live: Live
+    wait_cycles: Doubles
 
 
 @kernel
@@ -137,9 +136,11 @@ def classify_interval(online: Online, written: Written, found: Found) -> None:
     if not add_signature(blocks, written.executions, online.places, written.starts[row], signature):
         job[ENOUGH] = 1
         return
+    take(online.live, found.counted[row])
     wait = 0.0
     if online.wait_step > 0.0:
-        wait = add_wait(online.waits, written.ends[row], written.reuse_times[row : row + 1])
+        begin = written.ends[row - 1] if row else found.begin
+        wait = waiting_of(found.counted[row], written.ends[row] - begin, online.wait_cycles)
     phase, distance, _ = classify(online.table, online.rules, signature)
     key = phase * BUCKETS + bucket_of(wait, online.wait_step)
     observe(online.predictor, key)
@@ -149,7 +150,6 @@ def classify_interval(online: Online, written: Written, found: Found) -> None:
             online.due.intervals[place] -= 1
         online.cover.state[UNCOVERED] = EMPTY if is_covered(online.cover, online.table.share) else key
     found.waits[row], found.keys[row], found.distances[row] = wait, key, distance
-    take_mispredictions(job, online.mispredicted, found.mispredicted)
     found.state[0] = row + 1
     if wants_detail(online.table, online.predictor, online.due, online.cover):
         job[ENOUGH] = 1

@@ -1,9 +1,9 @@
 """Traces a program in two runs: the first finds phases, the second simulates the representatives of each phase.
 
 The emulated machine does the same again from the same inputs, so nothing need be predicted and nothing stays
-unsampled: the first run only counts blocks, and the second is emulated at full speed up to shortly before each
-chosen interval. A second emulation replaces what the paper's algorithm costs: accuracy for intervals whose phase was
-not predicted, and time for queues of all references of the program.
+unsampled: the first run only counts blocks and misses, and the second is emulated at full speed up to shortly before
+each chosen interval. A second emulation replaces what the paper's algorithm costs: accuracy for intervals whose phase
+was not predicted, and time for queues of all references of the program.
 """
 
 from __future__ import annotations
@@ -15,21 +15,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.distinct import distinct
-from emulator.events import TraceSelection
 from emulator.machine import Machine
 from emulator.timing.inorder import InOrderCore
-from emulator.timing.machine_config import MachineConfig
-from emulator.timing.machine_events import N_STATIC
+from emulator.timing.machine_events import N_STATIC, Event
 from measure.cycle_close.detail import DetailedRun
 from measure.cycle_close.estimated_events import completed, possible, with_static_events
-from measure.cycle_close.mispredictions import UNKNOWN, MispredictionWatcher, followed_alone
-from measure.cycle_close.reuse import WaitModel
+from measure.cycle_close.live_counts import (
+    UNKNOWN,
+    CountWatcher,
+    Following,
+    followed_alone,
+    live_counts,
+    wait_cycles,
+    waiting,
+)
+from measure.cycle_close.live_counts_kernel import COUNTED
 from measure.cycle_close.samples import Sample, choose_samples, with_others
 from measure.cycle_close.signature import StaticEventCounter
 from measure.cycle_close.tracer import (
     Category,
     Interval,
     TracerSettings,
+    profile_selection,
     samples_for,
     shares_of,
     signatures_for,
@@ -43,9 +50,9 @@ _BATCH_INSTRUCTIONS = 200_000_000  # in one call: some 40 ms, which bounds the d
 @dataclass(frozen=True)
 class Profile:
     """The first run: ``ends``: (n + 1,) instructions at the boundaries, the first 0; ``signatures``: (n, d);
-    ``phases``, ``distances``: (n,); ``waits``: (n,) estimated cycles per instruction of waiting for memory, 0 without
-    ``wait_step``; ``static_events``: (n, N_STATIC) events that follow from the blocks; ``mispredicted``: (n,) branches,
-    NaN where they are not known; ``model``: the wait model after all intervals.
+    ``phases``, ``distances``: (n,); ``waits``: (n,) cycles per instruction of waiting for memory, 0 without
+    ``wait_step``; ``static_events``: (n, N_STATIC) events that follow from the blocks; ``counted``: (n, COUNTED)
+    what fast execution counts, else NaN.
     """
 
     ends: NDArray[np.int64]
@@ -54,44 +61,42 @@ class Profile:
     distances: NDArray[np.float64]
     waits: NDArray[np.float64]
     static_events: NDArray[np.int64]
-    mispredicted: NDArray[np.float64]
-    model: WaitModel
+    counted: NDArray[np.float64]
     frequent_branches: int
 
 
-def profile(machine: Machine, config: MachineConfig, settings: TracerSettings) -> Profile:
-    """Run the program once, count blocks and, with ``wait_step``, reuse times, and find its phases."""
-    table = table_for(settings)
-    maker, model = signatures_for(settings), WaitModel(config)
-    with_waits = settings.wait_step > 0
-    directions = followed_alone(machine, config) if settings.warm_up == "lines" else None
+def profile(machine: Machine, core: InOrderCore, settings: TracerSettings) -> Profile:
+    """Run the program once, count blocks and, with ``wait_step``, misses of caches like those of ``core``, which does
+    not change, and find its phases."""
+    table, maker = table_for(settings), signatures_for(settings)
+    following = Following(machine, core) if settings.wait_step else None
+    directions = followed_alone(machine, core.config) if settings.warm_up == "lines" else None
+    watcher = CountWatcher(live_counts(following, UNKNOWN if directions is None else directions.mispredicted))
     inline = () if directions is None else (directions.call,)
-    watcher = MispredictionWatcher(UNKNOWN if directions is None else directions.mispredicted)
-    machine.observe(replace(model.selection if with_waits else TraceSelection(counts=True), inline=inline))
+    selection = profile_selection(following)
+    machine.observe(replace(selection, inline=(*selection.inline, *inline)))
     at_most = max(1, min(256, _BATCH_INSTRUCTIONS // settings.interval_instructions))
     counter = StaticEventCounter()
-    ends, signatures, waits, matches = [np.zeros(1, np.int64)], [], [np.zeros(0)], []
-    static_events, mispredicted = [np.zeros((0, N_STATIC), np.int64)], [np.zeros(0)]
+    ends, signatures, matches = [np.zeros(1, np.int64)], [], []
+    static_events, counted = [np.zeros((0, N_STATIC), np.int64)], [np.zeros((0, COUNTED))]
     while machine.ending is None:
         ran = machine.run_intervals(settings.interval_instructions, at_most, watcher.begin(at_most))
         if len(ran) == 0:
             break
-        mispredicted.append(watcher.end(len(ran)))
+        counted.append(watcher.end(len(ran)))
         ends.append(ran.ends)
-        waits.append(model.add(ran.ends, ran.reuse_times) if with_waits else np.zeros(len(ran)))
         static_events.append(counter.count(machine.facts, ran))
         signatures.append(maker.make(machine.facts, ran))
         matches += [table.classify(signature) for signature in signatures[-1]]
-    boundaries = np.concatenate(ends)
+    boundaries, all_counted = np.concatenate(ends), np.concatenate(counted)
     return Profile(
         boundaries,
         np.concatenate(signatures) if signatures else np.zeros((0, settings.dimensions), np.int64),
         np.array([match.phase for match in matches], np.int64),
         np.array([match.distance for match in matches], np.float64),
-        np.concatenate(waits),
+        waiting(all_counted, np.diff(boundaries), wait_cycles(core.config)),
         np.concatenate(static_events),
-        np.concatenate(mispredicted),
-        model,
+        all_counted,
         maker.frequent,
     )
 
@@ -146,7 +151,8 @@ def trace_second_run(
     # With queues, an interval drawn from anywhere tells more of its warm-up than of its estimate.
     has_checks = settings.wait_step > 0 and settings.warm_up == "lines"
     checked = checks_beside(numbers, len(first_run.phases)) if has_checks else []
-    run = DetailedRun(machine, core, settings, first_run.model)
+    following = Following(machine, core) if settings.warm_up == "lines" else None
+    run = DetailedRun(machine, core, settings, following)
     each = {
         number: run.simulate(int(first_run.ends[number]), int(first_run.ends[number + 1]))
         for number in sorted(numbers.union(checked))
@@ -157,13 +163,14 @@ def trace_second_run(
         features = {n: (Sample(n, events), shares[n], float(waits[n])) for n, events in each.items()}
         for number in sorted(numbers):
             all_samples.add(*features[number])
-        penalties = np.where(np.isnan(first_run.mispredicted), 0, core.config.pipeline.mispredict_penalty_cycles)
+        counts_mispredictions = np.isfinite(first_run.counted[:, Event.BRANCHES_MISPREDICTED])
+        penalties = counts_mispredictions * core.config.pipeline.mispredict_penalty_cycles
         checks = [all_samples.relative_error(*features[number], int(penalties[number])) for number in checked]
         for number in checked:
             all_samples.add(*features[number])
         estimated, sources = all_samples.estimates(shares, waits)
         estimated *= np.diff(first_run.ends)[:, None]
-        estimated = completed(estimated, first_run.static_events, first_run.mispredicted, core.config)
+        estimated = completed(estimated, first_run.static_events, first_run.counted, core.config)
     intervals = []
     for number, phase in enumerate(first_run.phases.tolist()):
         begin, end = int(first_run.ends[number]), int(first_run.ends[number + 1])
@@ -188,7 +195,7 @@ def trace_in_two_runs(
 ) -> list[Interval]:
     """The trace, from two equal machines made by ``make_machine``."""
     with make_machine() as machine:
-        first_run = profile(machine, core.config, settings)
+        first_run = profile(machine, core, settings)
         machine.save_translations()
     with make_machine() as machine:
         traced = trace_second_run(machine, core, settings, first_run, samples).intervals

@@ -20,9 +20,15 @@ from emulator.timing.inorder import InOrderCore
 from measure.cycle_close.classifier import Match
 from measure.cycle_close.detail import DetailedRun
 from measure.cycle_close.estimated_events import completed, with_static_events
-from measure.cycle_close.mispredictions import MispredictionWatcher, known_penalty_cycles
+from measure.cycle_close.live_counts import (
+    CountWatcher,
+    Following,
+    known_penalty_cycles,
+    live_counts,
+    wait_cycles,
+    waiting,
+)
 from measure.cycle_close.online_kernel import BUCKETS
-from measure.cycle_close.reuse import WaitModel
 from measure.cycle_close.samples import Sample, most_typical, wait_bucket
 from measure.cycle_close.schedule import BADLY, SampleSchedule
 from measure.cycle_close.signature import StaticEventCounter
@@ -31,7 +37,7 @@ from measure.cycle_close.tracer import (
     Interval,
     IntervalFeatures,
     TracerSettings,
-    profile_selection,
+    follows_caches,
     reestimate,
     samples_for,
     shares_of,
@@ -51,13 +57,11 @@ class RollBackTracer:
         self.table = table_for(settings)
         self._signatures = signatures_for(settings)
         self._static = StaticEventCounter()
-        self._waits = WaitModel(core.config)
         self._core = core
-        self._run = DetailedRun(machine, core, settings, self._waits)
-        fast = self._run.fast
-        self._profile_selection = replace(
-            profile_selection(settings, self._waits), fills=fast.fills, inline=fast.inline
-        )
+        self._following = Following(machine, core) if follows_caches(settings) else None
+        self._wait_cycles = wait_cycles(core.config)
+        self._run = DetailedRun(machine, core, settings, self._following)
+        self._profile_selection = replace(self._run.fast, counts=True)
         self._samples = samples_for(settings)
         self._of_phase: dict[int, Sample] = {}  # the last sample of each phase
         self._features = IntervalFeatures()
@@ -73,24 +77,27 @@ class RollBackTracer:
         """
         machine, length = self.machine, self.settings.interval_instructions
         at_most = max(1, _PART_INSTRUCTIONS // length)
-        watcher = MispredictionWatcher(self._run.mispredicted)
+        caches = None if self._following is None else self._following.caches
+        watcher = CountWatcher(live_counts(self._following, self._run.mispredicted))
         number = 0
         while machine.ending is None:
-            saved, caches = machine.snapshot(), self._core.cache_contents()
+            saved, directions = machine.snapshot(), self._core.directions()
+            held = None if caches is None else caches.state(machine.instructions)
             self._core.follow()
             machine.observe(self._profile_selection)
             machine.count_from_here()
-            self._run.mispredicted[:] = 0
             ran = machine.run_intervals(length, at_most, watcher.begin(at_most))
-            mispredicted = watcher.end(len(ran))
+            counted = watcher.end(len(ran))
             begins = np.concatenate([[saved.instructions], ran.ends[:-1]])
             signatures = self._signatures.make(machine.facts, ran)
-            shares, found = shares_of(signatures), self._classify(ran, signatures)
+            shares, found = shares_of(signatures), self._classify(begins, ran, signatures, counted)
             wanted, simulated = self._to_simulate(found, shares), dict[int, Sample]()
             if wanted:
                 ended = machine.ending is not None
                 machine.restore(saved)
-                self._core.restore_caches(caches)
+                self._core.restore_directions(directions)
+                if caches is not None and held is not None:
+                    caches.restore(held)
                 self._core.follow()
                 for place in wanted:
                     match, wait = found[place]
@@ -103,7 +110,7 @@ class RollBackTracer:
                     self.table.record_sample(match.phase, signatures[place])
                 self._run.advance(int(ran.ends[-1]) + int(ended))
             static = self._static.count(machine.facts, ran)
-            self._features.add(shares, np.array([wait for _, wait in found]), static, mispredicted)
+            self._features.add(shares, np.array([wait for _, wait in found]), static, counted)
             for place, (match, wait) in enumerate(found):
                 begin, end = int(begins[place]), int(ran.ends[place])
                 if number + place in simulated:
@@ -120,7 +127,7 @@ class RollBackTracer:
                 if category is Category.SIMULATED:
                     events = with_static_events(events, static[place])
                 else:
-                    events = completed(events, static[place], mispredicted[place], self._core.config)
+                    events = completed(events, static[place], counted[place], self._core.config)
                 yield Interval(number + place, begin, end, match.phase, category, sample.number, match.distance, events)
             number += len(found)
 
@@ -135,11 +142,13 @@ class RollBackTracer:
             return intervals
         return reestimate(intervals, self._samples, self._features, self._core.config)
 
-    def _classify(self, ran: Intervals, signatures: np.ndarray) -> list[tuple[Match, float]]:
-        """Phase and waiting of each interval of the part."""
+    def _classify(
+        self, begins: np.ndarray, ran: Intervals, signatures: np.ndarray, counted: np.ndarray
+    ) -> list[tuple[Match, float]]:
+        """Phase and waiting of each interval of the part, with what was ``counted`` of them, (n, COUNTED)."""
         waits = np.zeros(len(ran))
         if self.settings.wait_step:
-            waits = self._waits.add(ran.ends, ran.reuse_times)
+            waits = waiting(counted, ran.ends - begins, self._wait_cycles)
         return [(self.table.classify(each), float(wait)) for each, wait in zip(signatures, waits, strict=True)]
 
     def _to_simulate(self, found: list[tuple[Match, float]], shares: np.ndarray) -> list[int]:

@@ -1,9 +1,9 @@
 """Estimates the events of a program's intervals from the simulated ones, its samples.
 
 A phase is code, and has the events of its sample. Where data matter, too, intervals have a second coordinate, the
-cycles that an instruction waits for memory (`measure.cycle_close.reuse`), and an interval's events are estimated from
-the samples that are closest to it in both coordinates. The first one is the interval's own signature, not that of its
-phase, which changes as the phase is sampled.
+cycles that an instruction waits for memory (`measure.cycle_close.live_counts`), and an interval's events are estimated
+from the samples that are closest to it in both coordinates. The first one is the interval's own signature, not that of
+its phase, which changes as the phase is sampled.
 """
 
 from __future__ import annotations

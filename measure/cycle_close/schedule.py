@@ -16,8 +16,7 @@ class SampleSchedule:
     """When each phase and range of waiting that has a sample is sampled again: after so many more of its intervals.
 
     Samples get rarer, and more frequent again after a sample that differed from its estimate. Behaviour may drift
-    without a change of code or waiting: whether a loop over about as many lines as a cache has misses or hits depends
-    on a few lines more or less, which reuse times in quarters of powers of two do not always show.
+    without a change of code or waiting: misses are counted, but not how many of them are under way at once.
 
     Keys are those of `measure.cycle_close.online_kernel.Found`. ``due``: for kernels, which count intervals down.
     """

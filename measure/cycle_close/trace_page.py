@@ -70,10 +70,14 @@ _MEANING = (
     "simulated interval was simulated in detail. A matched one was only emulated: it has the events of the sample of "
     "its phase that is nearest. An unsampled one was emulated before its phase had a sample: it has what `--unsampled` "
     "says, or no values.",
-    "So changes within a phase that its samples do not have are not in the trace: a level stretch of matched intervals "
-    "may be one sample repeated. Relations between metrics within a phase need `measure check-sampling`.",
-    "A sample begins with the caches, TLBs and branch predictors that `--warm-up` gives it, and not with those of a "
-    "full simulation.",
+    "By default the misses of caches and TLBs and the mispredicted branches are counted while the program is emulated: "
+    "each interval has its own.",
+    "So changes within a phase that neither its samples nor these counts have are not in the trace: a level stretch of "
+    "matched intervals may be one sample repeated. Relations between metrics within a phase need "
+    "`measure check-sampling`.",
+    "A sample begins with what `--warm-up` gives it. By default these are caches, TLBs and a branch predictor that are "
+    "kept up to date while the program is emulated, as a full simulation would leave them but for the targets of "
+    "branches; else what the last references and branches leave.",
     "Deviation: mean of |actual - estimated| / actual over the intervals that have both. Whole run: the error of the "
     "rate of the whole program, in which errors of intervals cancel.",
     "Energy is the sum of events, each times the picojoules that the machine file gives it.",
@@ -248,8 +252,8 @@ def _events(validation: Mapping[str, Any]) -> Markup:
         "Events in all intervals that have an estimate, for which the columns of trace.parquet add up. Those are not "
         f"shown that are at most {_SHOWN_OFF_PERCENT:.0f}% off, or happen less often than once in "
         f"{1 / LEAST_PER_INSTRUCTION:,.0f} instructions. Samples are chosen for code and waiting for memory: events "
-        "that depend on neither, as write-backs do on what was written long ago, may be far off where the rates above "
-        "are good."
+        "that depend on neither and are not counted, such as mispredicted targets of indirect jumps, may be far off "
+        "where the rates above are good."
     )
     heads = ("event", "full simulation", "estimates", "off")
     return section(

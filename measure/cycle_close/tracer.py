@@ -21,18 +21,14 @@ from emulator.execution.intervals import Intervals
 from emulator.machine import Machine
 from emulator.timing.inorder import InOrderCore
 from emulator.timing.machine_config import MachineConfig
-from emulator.timing.online_caches import online_line_bits
 from emulator.timing.online_predictor import online_predictor
-from emulator.timing.warm import Touched
 from measure.arguments import check_number, check_word
 from measure.cycle_close.classifier import Base, SignatureTable, Update, WhenFull
-from measure.cycle_close.code_lines import CodeLines
 from measure.cycle_close.estimated_events import completed
-from measure.cycle_close.mispredictions import UNKNOWN, known_penalty_cycles
+from measure.cycle_close.live_counts import UNKNOWN, Following, known_penalty_cycles, live_counts, wait_cycles
 from measure.cycle_close.online import OnlinePhases
 from measure.cycle_close.online_kernel import BUCKETS, Found
 from measure.cycle_close.predictors import predictor_named
-from measure.cycle_close.reuse import WaitModel
 from measure.cycle_close.samples import Sample, Samples
 from measure.cycle_close.schedule import BADLY
 from measure.cycle_close.signature import SignatureMaker, StaticEventCounter
@@ -40,7 +36,7 @@ from measure.cycle_close.warmup import RecordQueue
 from measure.errors import ArgumentError
 
 _RECORD = TraceSelection(blocks=True, addresses=True)
-_NOT_LEARNT = 0.5  # part at the beginning of a sample's record that trains neither predictors nor the L1I cache
+_NOT_LEARNT = 0.5  # part at the beginning of a sample's record that does not train predictors
 _SERIES = 64  # intervals that run without a return to Python; Ctrl-C loses those of the current series
 
 WarmUp = Literal["queues", "lines"]
@@ -172,13 +168,19 @@ class Tracer:
         self.machine = machine
         self.core = core
         self.settings = settings
-        self._waits = WaitModel(core.config)
         self.table = table_for(settings)
         self._samples = samples_for(settings)
         predictor = predictor_named(settings.predictor)
+        self._following = Following(machine, core) if follows_caches(settings) else None
+        self._detail_selection = self._profile_selection = profile_selection(self._following)
+        self._mispredicted = UNKNOWN
+        self._warms_lines = settings.warm_up == "lines" and not settings.everything
+        if self._warms_lines:
+            self._profile_selection, self._mispredicted = keep_online(machine, core, self._detail_selection)
         self._phases = OnlinePhases(
-            self.table, signatures_for(settings), predictor, self._waits, self._samples, settings.wait_step
-        )
+            self.table, signatures_for(settings), predictor, wait_cycles(core.config), self._samples,
+            settings.wait_step, live_counts(self._following, self._mispredicted),
+        )  # fmt: skip
         self._static = StaticEventCounter()
         self._of_phase: dict[int, Sample] = {}  # the last sample of each phase
         self._features = IntervalFeatures()
@@ -188,14 +190,9 @@ class Tracer:
         self._series = 1 if stepwise else _SERIES
         self._deferred = defer_estimates and settings.wait_step > 0
         self._unknown = np.full(len(core.counters), np.nan)
-        self._code = CodeLines(core.config)
-        self._simulated_until = 0  # [instructions]
         self._kept = RecordBuffer()
         self._detail: CoreObserver | RecordBuffer = CoreObserver(core)
         self._before = core.snapshot()
-        self._detail_selection = self._profile_selection = profile_selection(settings, self._waits)
-        if settings.warm_up == "lines" and not settings.everything:
-            self._profile_selection, self._phases.mispredicted = keep_online(machine, core, self._detail_selection)
         has_queues = settings.warm_references > 0 or settings.warm_branches > 0
         self._queue = (
             RecordQueue(settings.warm_references, settings.warm_branches)
@@ -214,7 +211,7 @@ class Tracer:
             if detailed:
                 self._enter_detail(watching)
             at_most = 1 if detailed else self._series
-            phases.begin(machine.facts, at_most)
+            phases.begin(machine.facts, begin, at_most)
             ran = machine.run_intervals(self.settings.interval_instructions, at_most, phases)
             counted = None
             if detailed:
@@ -243,11 +240,8 @@ class Tracer:
             self.machine.drain()
             tail = self._queue.tail(self.machine.facts)
             self.core.consume(self.machine.facts, tail)
-        if self.settings.warm_up == "lines" and not self.settings.everything:
-            now = self.machine.instructions
-            touched = Touched(*self.machine.touched_lines(self.core.lines_to_warm))
-            code = self._code.before(now, self.machine.facts)
-            self.core.warm_caches(touched, code, now - self._simulated_until, self._waits.fills_before(now))
+        if self._warms_lines and self._following is not None:
+            self.core.adopt(self._following.contents())
             self._detail = self._kept
         self.machine.observe(self._detail_selection, [self._detail, *watching])
         self._before = self.core.snapshot()
@@ -256,14 +250,13 @@ class Tracer:
         """Events of the interval that has just run in detail, (N_EVENTS,)."""
         core, facts = self.core, self.machine.facts
         if self._detail is self._kept:
-            # The branch predictors were not trained while nothing was simulated, but for large tables of directions.
-            # They are trained on the second half of the interval, which is as much like the code before it as anything
-            # that is known.
+            # Of the branch predictors only counters of directions were trained while nothing was simulated. The others
+            # are trained on the second half of the interval, which is as much like the code before it as anything that
+            # is known.
             record = self._kept.take()
             core.train(facts, record, int(len(record) * _NOT_LEARNT))
             self._before = core.snapshot()
             core.consume(facts, record)
-        self._simulated_until = self.machine.instructions
         core.follow(self.machine.hart.pc)
         return (core.snapshot() - self._before).astype(np.float64)
 
@@ -275,8 +268,7 @@ class Tracer:
         facts = self.machine.facts
         found = self._phases.end(facts, len(ran))
         shares, static = shares_of(found.signatures), self._static.count(facts, ran)
-        self._features.add(shares, found.waits, static, found.mispredicted)
-        self._code.add(begin, ran)
+        self._features.add(shares, found.waits, static, found.counted)
         sample = self._sampled(number, int(ran.ends[0]) - begin, found, shares[0], counted)
         rows = zip(ran.ends.tolist(), (found.keys // BUCKETS).tolist(), found.distances.tolist(), strict=True)
         for row, (end, phase, distance) in enumerate(rows):
@@ -297,7 +289,7 @@ class Tracer:
             self._last = estimate
             events = estimate.events_each * instructions
             if sample is None:
-                events = completed(events, static[row], found.mispredicted[row], self.core.config)
+                events = completed(events, static[row], found.counted[row], self.core.config)
             yield Interval(*place, category, estimate.number, distance, events)
 
     def _sampled(
@@ -311,7 +303,7 @@ class Tracer:
         sample = Sample(number, counted / instructions)
         badly = False
         if key in self._phases.schedule and self.settings.wait_step:
-            penalty_cycles = known_penalty_cycles(self._phases.mispredicted, self.core.config)
+            penalty_cycles = known_penalty_cycles(self._mispredicted, self.core.config)
             self.sampled_again.append(self._samples.relative_error(sample, share, wait, penalty_cycles))
             badly = self.sampled_again[-1] > BADLY
         self._phases.schedule.take(key, badly)
@@ -356,28 +348,28 @@ class Tracer:
 
 class IntervalFeatures:
     """Features of every interval that a new estimate needs: its signature as shares, its waiting, its static events,
-    and its mispredicted branches, NaN where they are not known."""
+    and what was counted, NaN for what was not."""
 
     def __init__(self) -> None:
         self._shares: list[NDArray[np.float64]] = []
         self._waits: list[NDArray[np.float64]] = []
         self._static: list[NDArray[np.int64]] = []
-        self._mispredicted: list[NDArray[np.float64]] = []
+        self._counted: list[NDArray[np.float64]] = []
 
     def add(
         self, shares: NDArray[np.float64], waits: NDArray[np.float64], static: NDArray[np.int64],
-        mispredicted: NDArray[np.float64],
+        counted: NDArray[np.float64],
     ) -> None:  # fmt: skip
-        """Add the next intervals: (n, d), (n,), (n, N_STATIC), (n,)."""
+        """Add the next intervals: (n, d), (n,), (n, N_STATIC), (n, COUNTED)."""
         self._shares.append(shares)
         self._waits.append(waits)
         self._static.append(static)
-        self._mispredicted.append(mispredicted)
+        self._counted.append(counted)
 
     def all(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
         """The features of all intervals."""
-        static, mispredicted = np.concatenate(self._static), np.concatenate(self._mispredicted)
-        return np.concatenate(self._shares), np.concatenate(self._waits), static, mispredicted
+        static, counted = np.concatenate(self._static), np.concatenate(self._counted)
+        return np.concatenate(self._shares), np.concatenate(self._waits), static, counted
 
 
 def reestimate(
@@ -391,11 +383,11 @@ def reestimate(
     if not len(samples) or not intervals:
         return intervals
     n = len(intervals)
-    all_shares, all_waits, all_static, all_mispredicted = features.all()
-    shares, waits, static, mispredicted = all_shares[:n], all_waits[:n], all_static[:n], all_mispredicted[:n]
+    all_shares, all_waits, all_static, all_counted = features.all()
+    shares, waits, static, counted = all_shares[:n], all_waits[:n], all_static[:n], all_counted[:n]
     events, sources = samples.estimates(shares, waits)
     instructions = np.array([one.instructions for one in intervals])
-    events = completed(events * instructions[:, None], static, mispredicted, config)
+    events = completed(events * instructions[:, None], static, counted, config)
     return [
         one
         if one.category is Category.SIMULATED or one.category in keep
@@ -440,24 +432,23 @@ def shares_of(signatures: NDArray[np.int64]) -> NDArray[np.float64]:
 def keep_online(
     machine: Machine, core: InOrderCore, selection: TraceSelection
 ) -> tuple[TraceSelection, NDArray[np.int64]]:
-    """Let fast execution keep those caches of ``core`` up to date that can be, and a large branch predictor; the core
-    has to `follow` again after it has simulated. Returns ``selection`` with what that needs, and mispredictions of fast
-    execution so far, (1,), live, or `UNKNOWN`."""
-    fills, predictor = online_line_bits(core.config), online_predictor(core.config)
-    if any(fills):
-        core.go_online(machine.hold_lines(fills))
-    inline, mispredicted = selection.inline, UNKNOWN
-    if predictor is not None:
-        held = machine.hold_directions(*predictor)
-        core.predict_online(held)
-        inline, mispredicted = (*inline, held.call), held.mispredicted
+    """Let fast execution keep the branch predictor of ``core`` up to date if it learns; the core has to `follow` again
+    after it has simulated. Returns ``selection`` with what that needs, and mispredictions of fast execution so far,
+    (1,), live, or `UNKNOWN`."""
+    predictor = online_predictor(core.config)
+    if predictor is None:
+        return selection, UNKNOWN
+    held = machine.hold_directions(*predictor)
+    core.predict_online(held)
     core.follow()
-    return replace(selection, fills=fills, inline=inline), mispredicted
+    return replace(selection, inline=(*selection.inline, held.call)), held.mispredicted
 
 
-def profile_selection(settings: TracerSettings, waits: WaitModel) -> TraceSelection:
+def follows_caches(settings: TracerSettings) -> bool:
+    """Whether caches follow fast execution, for samples that begin with their contents, or for waiting."""
+    return not settings.everything and (settings.warm_up == "lines" or settings.wait_step > 0)
+
+
+def profile_selection(following: Following | None) -> TraceSelection:
     """What is recorded of an interval that is not simulated."""
-    lines = settings.warm_up == "lines" or settings.wait_step > 0
-    if settings.everything or not lines:
-        return TraceSelection(counts=True)
-    return replace(waits.selection, reuse_times=settings.wait_step > 0)
+    return replace(TraceSelection() if following is None else following.selection, counts=True)

@@ -60,7 +60,7 @@ Points that another tool found, against full simulation:
                    "than this share of an instruction's time; 0: phases are code alone, as with --compat.")  # fmt: skip
 @click.option("--warm-up", default="1M", show_default=True, metavar="N",
               help="With --machine: the points are also simulated separately: without warm-up, after so many "
-                   "instructions in detail, and with caches filled from the last access of each line.")  # fmt: skip
+                   "instructions in detail, and with caches that are kept up to date until then.")  # fmt: skip
 @click.option("--fixed-length/--variable", default=None,
               help="Whether intervals weigh the same, or by their instructions. Default: --variable; with --compat "
                    "--fixed-length.")  # fmt: skip

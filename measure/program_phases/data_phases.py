@@ -1,7 +1,7 @@
 """Splits phases by data: each phase of code is cut where its intervals wait for memory differently.
 
-Vectors of code do not distinguish a loop over data in the cache from the same loop over other data. Reuse times show
-how long an interval waits (`measure.cycle_close.reuse`).
+Vectors of code do not distinguish a loop over data in the cache from the same loop over other data. Misses show how
+long an interval waits (`measure.cycle_close.live_counts`).
 """
 
 from __future__ import annotations

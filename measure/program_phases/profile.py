@@ -1,4 +1,4 @@
-"""Collects basic block vectors of a running program, and estimates how long each interval waits for memory."""
+"""Collects basic block vectors of a running program, and how long each interval waits for memory."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from emulator.events import TraceSelection
 from emulator.machine import Machine
-from measure.cycle_close.reuse import WaitModel
+from emulator.timing.inorder import InOrderCore
+from measure.cycle_close.live_counts import CountWatcher, Following, live_counts, wait_cycles, waiting
+from measure.cycle_close.tracer import profile_selection
 from measure.program_phases.bbv import BasicBlockVectors
 
 _BATCH_INSTRUCTIONS = 200_000_000  # in one call: some 40 ms, which bounds the delay of Ctrl-C
@@ -18,25 +19,28 @@ _BATCH_INSTRUCTIONS = 200_000_000  # in one call: some 40 ms, which bounds the d
 @dataclass(frozen=True)
 class BlockProfile:
     """``vectors``: of n intervals; ``ends``: (n + 1,) instructions at their boundaries, the first 0; ``waits``: (n,)
-    estimated cycles per instruction of waiting for memory; None without a wait model."""
+    cycles per instruction of waiting for memory; None without a core."""
 
     vectors: BasicBlockVectors
     ends: NDArray[np.int64]
     waits: NDArray[np.float64] | None
 
 
-def profile_blocks(machine: Machine, interval_instructions: int, model: WaitModel | None = None) -> BlockProfile:
-    """Run ``machine`` to its end; with ``model``, count reuse times, too.
+def profile_blocks(machine: Machine, interval_instructions: int, core: InOrderCore | None = None) -> BlockProfile:
+    """Run ``machine`` to its end; with ``core``, count the misses of caches like its own, too.
 
     An entry of a vector is in instructions: executions of the block times its length. Intervals end at the first block
     boundary at or after each multiple; the last one, however short, is included, unlike in other tools. Blocks are
     numbered from 1 in the order in which the emulator discovered them; blocks that never ran have no dimension.
     """
-    machine.observe(TraceSelection(counts=True) if model is None else model.selection)
+    following = None if core is None else Following(machine, core)
+    machine.observe(profile_selection(following))
+    watcher = CountWatcher(live_counts(following))
     at_most = max(1, min(256, _BATCH_INSTRUCTIONS // interval_instructions))
-    parts = []
+    parts, counted = [], []
     while machine.ending is None:
-        parts.append(machine.run_intervals(interval_instructions, at_most))
+        parts.append(machine.run_intervals(interval_instructions, at_most, watcher.begin(at_most)))
+        counted.append(watcher.end(len(parts[-1])))
     ends = np.concatenate([np.zeros(1, np.int64), *(part.ends for part in parts)])
     blocks = np.concatenate([np.zeros(0, np.uint32), *(part.blocks for part in parts)])
     executions = np.concatenate([np.zeros(0, np.int64), *(part.executions for part in parts)])
@@ -48,6 +52,6 @@ def profile_blocks(machine: Machine, interval_instructions: int, model: WaitMode
         executed.astype(np.int64) + 1,
     )  # fmt: skip
     waits = None
-    if model is not None:
-        waits = np.concatenate([np.zeros(0), *(model.add(part.ends, part.reuse_times) for part in parts)])
+    if core is not None:
+        waits = waiting(np.concatenate(counted), np.diff(ends), wait_cycles(core.config))
     return BlockProfile(vectors, ends, waits)

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from common.interrupts import TERMINATED, Terminated
 from emulator.errors import EmulatorError
+from emulator.timing.inorder import InOrderCore
 from emulator.timing.machine_file import load_machine
 from measure.console.progress import Status, WorkBar
 from measure.cycle_close.command import trace_job
 from measure.cycle_close.job import Job, bad_ending, check_length, machine_for, program_file
 from measure.cycle_close.rates import ENERGY, RATES, table_of
-from measure.cycle_close.reuse import WaitModel
 from measure.cycle_close.tracer import Category, Interval, TracerSettings
 from measure.errors import CampaignError, MeasureError
 from measure.program_phases.bbv import BasicBlockVectors
@@ -37,10 +37,10 @@ def profile(
         elf = program_file(job.program, console)
         job.check_input()
         config = load_machine(machine, job.settings) if machine is not None else None
-        model = WaitModel(config) if config is not None and wait_step else None
+        core = InOrderCore(config, job.seed) if config is not None and wait_step else None
         clock_hz = config.clock_hz if config is not None else None
         with Status(console, "finding basic block vectors"), machine_for(job, elf, clock_hz) as emulated:
-            found = profile_blocks(emulated, interval_instructions, model)
+            found = profile_blocks(emulated, interval_instructions, core)
             emulated.save_translations()
             problem = bad_ending(emulated, job)
     except EmulatorError as error:

@@ -1,8 +1,8 @@
 """Simulates simulation points as their users do: each separately, after some warm-up.
 
 Intervals cut out of a full simulation have caches and predictors filled by everything before them, and so do the
-errors computed from them. A user begins shortly before a point, or fills the caches from the time of each line's last
-access.
+errors computed from them. A user begins shortly before a point, or keeps caches up to date while the program runs fast
+up to it.
 """
 
 from __future__ import annotations
@@ -19,12 +19,10 @@ from emulator.timing.inorder import InOrderCore
 from emulator.timing.machine_config import MachineConfig
 from emulator.timing.machine_events import N_EVENTS
 from measure.cycle_close.detail import DetailedRun
-from measure.cycle_close.reuse import WaitModel
+from measure.cycle_close.live_counts import Following
 from measure.cycle_close.tracer import CoreObserver, TracerSettings
 
 NO_WARM_UP, LINES = "no warm-up", "exact lines"
-_FILL_INTERVAL = 200_000  # instructions between two measurements of the rate of fills
-_BATCH = 256
 
 
 @dataclass(frozen=True)
@@ -52,11 +50,8 @@ def simulate_warmed(
     with make_machine() as machine:
         in_detail = _in_detail(machine, config, seed, bounds, list(given.values()))
     found = dict(zip(given, in_detail, strict=True))
-    waits = WaitModel(config)
     with make_machine() as machine:
-        _count_fills(machine, waits)
-    with make_machine() as machine:
-        found[LINES] = _by_lines(machine, InOrderCore(config, seed), bounds, waits)
+        found[LINES] = _by_lines(machine, InOrderCore(config, seed), bounds)
     return found
 
 
@@ -97,17 +92,9 @@ class _Part:
     point: int
 
 
-def _count_fills(machine: Machine, waits: WaitModel) -> None:
-    """Run the program and count how many lines come into the data caches."""
-    machine.observe(waits.selection)
-    while machine.ending is None:
-        ran = machine.run_intervals(_FILL_INTERVAL, _BATCH)
-        waits.add(ran.ends, ran.reuse_times)
-
-
-def _by_lines(machine: Machine, core: InOrderCore, bounds: Bounds, waits: WaitModel) -> NDArray[np.float64]:
+def _by_lines(machine: Machine, core: InOrderCore, bounds: Bounds) -> NDArray[np.float64]:
     """Each point on a core that was warmed up like a sample of a cycle-close trace."""
-    run = DetailedRun(machine, core, TracerSettings(warm_up="lines"), waits)
+    run = DetailedRun(machine, core, TracerSettings(warm_up="lines"), Following(machine, core))
     events = np.zeros((len(bounds.begins), N_EVENTS))
     for point in np.argsort(bounds.begins, kind="stable"):
         begin, end = int(bounds.begins[point]), int(bounds.ends[point])

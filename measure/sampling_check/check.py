@@ -67,8 +67,8 @@ class SamplingConfiguration(StrictModel):
     )
     warm_up: Literal["queues", "lines"] = Field(
         "queues",
-        description="What a sample begins with: the last references and branches, or every line touched last. "
-        "Default: queues",
+        description="What a sample begins with: the last references and branches, or caches, TLBs and a branch "
+        "predictor that are kept up to date while the program runs fast. Default: queues",
     )
     warm_references: Count = Field(
         50_000, ge=0, description="Memory references that warm up before a sample. Default: 50k"

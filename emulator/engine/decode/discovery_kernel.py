@@ -24,7 +24,7 @@ from emulator.engine.decode.operations import (
     SET_ROUNDING,
     SLOW,
 )
-from emulator.engine.instrument.line_timestamps import COVERED_BYTES, FAR
+from emulator.engine.instrument.followed_lines import COVERED_BYTES, FAR
 from emulator.events import MAX_BLOCK_INSTRUCTIONS, OpClass
 
 # The words of the job: the block's pc, the host function that runs it, its hotness threshold, the host address of the
@@ -298,15 +298,16 @@ def remember_access(tables, about, word, imm, n, at):  # type: ignore[no-untyped
         accessed = tables.accessed[rs1]
         one = 1 + ACCESS_FIELDS * accessed[0]
         accessed[one], accessed[one + 1], accessed[one + 2] = imm, about.access >> 1, at  # ACCESS_STORE
-        accessed[one + 3] = n + 1
+        accessed[one + 3] = 2 * n
+        tables.operations[at].moment = 2 * n
         accessed[0] += 1
     if about.kind_rd == KIND_X:
         timestamp(tables, (word >> 7 & 31) if about.has_rd else 0)
 
 
 def timestamp(tables, register):  # type: ignore[no-untyped-def]
-    """Set the field ``timestamped`` of the operations of accesses through the register's value, and forget them, as
-    `line_timestamps.timestamped_accesses` does: first for the stores, then for the others that these do not cover."""
+    """Set the lowest bit of the field ``moment`` of the accesses through the register's value, and forget them, as
+    `followed_lines.timestamped_accesses` does: first for the stores, then for the others that these do not cover."""
     accessed = tables.accessed[register]
     if accessed[0] == 0:
         return
@@ -319,7 +320,7 @@ def timestamp(tables, register):  # type: ignore[no-untyped-def]
             high: Any = FAR
             for other in range(1, end, ACCESS_FIELDS):
                 offset = accessed[other]
-                if accessed[other + 1] == 1 and tables.operations[accessed[other + 2]].timestamped:
+                if accessed[other + 1] == 1 and tables.operations[accessed[other + 2]].moment & 1:
                     if offset <= accessed[one]:
                         low = max(low, offset)
                     if offset >= accessed[one]:
@@ -346,7 +347,7 @@ def timestamp_kind(tables, accessed, end, kind):  # type: ignore[no-untyped-def]
         last = max(nearest, farthest)
         for one in range(1, end, ACCESS_FIELDS):
             if accessed[one + 1] == kind and accessed[one] == last:
-                tables.operations[accessed[one + 2]].timestamped = accessed[one + 3]
+                tables.operations[accessed[one + 2]].moment = accessed[one + 3] + 1
                 break
 
 
@@ -376,7 +377,7 @@ def put_operations(tables, isa, at, row, word, mode, imm, pc, length):  # type: 
 def put(operation, handler, rd, imm, pc, next_pc):  # type: ignore[no-untyped-def]
     """Fill an operation without sources and timestamp."""
     operation.handler, operation.rd, operation.rs1, operation.rs2 = handler, rd, 0, 0
-    operation.rs3, operation.timestamped, operation.imm, operation.pc = 0, 0, imm, pc
+    operation.rs3, operation.moment, operation.imm, operation.pc = 0, 0, imm, pc
     operation.next_pc = next_pc
 
 

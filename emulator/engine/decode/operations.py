@@ -8,7 +8,7 @@ import numpy as np
 
 from emulator.engine.blocks import Block
 from emulator.engine.hart_state import MXCSR_ROUNDING
-from emulator.engine.instrument.line_timestamps import timestamped_accesses
+from emulator.engine.instrument.followed_lines import timestamped_accesses
 from emulator.isa.base_rows import FP_CSRS
 from emulator.isa.decode import DYNAMIC_ROUNDING, ONE_WAY, Instruction, converts_with_rounding
 from emulator.isa.table import TABLE, Row
@@ -16,7 +16,7 @@ from emulator.isa.table import TABLE, Row
 OPERATION_DTYPE = np.dtype(
     [
         ("handler", "u2"), ("rd", "u1"), ("rs1", "u1"), ("rs2", "u1"), ("rs3", "u1"),
-        ("timestamped", "u2"),  # 1 + the instruction's place in its block if its access gets a line timestamp, else 0
+        ("moment", "u2"),  # of an access: twice the instruction's place in its block, and 1 if it gets a timestamp
         ("imm", "i8"), ("pc", "u8"), ("next_pc", "u8"),
     ]
 )  # fmt: skip
@@ -59,7 +59,7 @@ def operations_of(block: Block) -> np.ndarray[Any, np.dtype[np.void]]:
     instructions = block.instructions[:-1] if block.slow else block.instructions
     places = timestamped_accesses(instructions)
     for place, (instruction, pc) in enumerate(zip(instructions, block.pcs, strict=False)):
-        operation = _operation(instruction, pc, 1 + place if places[place] else 0)
+        operation = _operation(instruction, pc, 2 * place + places[place] if instruction.row.access else 0)
         if instruction.static_rounding:
             change = (SET_ROUNDING, 0, 0, 0, 0, 0, MXCSR_ROUNDING[instruction.rm], pc, 0)
             rows += [change, operation, (RESTORE_ROUNDING, 0, 0, 0, 0, 0, 0, pc, 0)]
@@ -72,8 +72,8 @@ def operations_of(block: Block) -> np.ndarray[Any, np.dtype[np.void]]:
     return np.array(rows, OPERATION_DTYPE)
 
 
-def _operation(instruction: Instruction, pc: int, place: int) -> tuple[int, ...]:
-    """The row of `OPERATION_DTYPE` of an instruction; ``place``: its field ``timestamped``."""
+def _operation(instruction: Instruction, pc: int, moment: int) -> tuple[int, ...]:
+    """The row of `OPERATION_DTYPE` of an instruction; ``moment``: its field."""
     row = instruction.row
     handler = HANDLERS.get((row.index, instruction.variant))
     if handler is None:  # the rounding mode does not matter to this instruction
@@ -88,4 +88,4 @@ def _operation(instruction: Instruction, pc: int, place: int) -> tuple[int, ...]
         number + (32 if kind == "f" else 0)
         for kind, number in zip(kinds[1:], (instruction.rs1, instruction.rs2, instruction.rs3), strict=True)
     ]
-    return (handler, rd, *rs, place, instruction.imm, pc, pc + instruction.length_bytes)
+    return (handler, rd, *rs, moment, instruction.imm, pc, pc + instruction.length_bytes)

@@ -9,27 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from emulator.engine.hart_state import OFFSETS, REUSE_OFFSET, SETS_OFFSET
-from emulator.engine.instrument.line_timestamps import pages_offset, turns_offset, writes_offset
-from emulator.engine.reuse_counts import (
-    CLASS_SHIFT,
-    DOUBLE_BIN_0,
-    DOUBLE_SHIFT,
-    EXACT_TURNS,
-    LINE_SET_FIELDS,
-    LINE_SETS,
-    NEAR_BITS,
-    PAGE_BITS,
-    PAGE_FIELDS,
-    PAGE_SET_FIELDS,
-    PAGE_SETS,
-    REUSE_BINS,
-    REUSE_COPIES,
-    REUSE_FIELDS,
-    REUSE_WORDS,
-    TURN_BINS,
-    TURN_FIELDS,
-)
+from emulator.engine.hart_state import OFFSETS
 from emulator.events import HELD_WRITTEN, TraceSelection
 from emulator.isa.decode import DYNAMIC_ROUNDING
 
@@ -40,7 +20,6 @@ V = Any
 RARELY = "!prof !0"
 DECLARATIONS = """
 declare i64 @llvm.ctlz.i64(i64, i1)
-declare i32 @llvm.umax.i32(i32, i32)
 declare i64 @llvm.cttz.i64(i64, i1)
 declare i64 @llvm.ctpop.i64(i64)
 declare i64 @llvm.bswap.i64(i64)
@@ -79,7 +58,6 @@ class Emitter:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self._count = 0
-        self._copy = 0
         self.rm = DYNAMIC_ROUNDING
         self.label = "entry"  # of the LLVM block being filled
         self.keeps_memory = False  # whether the current instruction's memory value is to be put in `memory_value`
@@ -246,102 +224,29 @@ class Emitter:
         before = self.let(f"load i64, ptr {pointer}")
         self.say(f"store i64 {self.let(f'add i64 {before}, 1')}, ptr {pointer}")
 
-    def touch(self, address: V, time: V, is_store: bool, selection: TraceSelection) -> None:
-        """Store ``time`` (an i32) as the timestamp of the line at ``address``, also of its write if ``is_store``. If
-        reuse times are selected and that of the line is not short, count it and the turns of its set, and that of the
-        page if the access counted before was to another.
+    def follow_access(self, address: V, time: V, is_timestamped: V, is_store: bool, selection: TraceSelection) -> None:
+        """Call the function for missing data if the data cache does not hold the line at ``address``; else mark the
+        line as written if ``is_store``. Store ``time`` (an i32) as the time of its last access if ``is_timestamped``, a
+        bool or an i1.
 
-        The address may lie in a guard when the access is about to fault: the table covers all of 32 bits.
+        The address may lie in a guard when the access is about to fault: the tables cover all of 32 bits.
         """
         low = address & 0xFFFFFFFF if isinstance(address, int) else self.let(f"trunc i64 {address} to i32")
-        line = self.let(f"zext i32 {self.let(f'lshr i32 {low}, {selection.line_bits}')} to i64")
-        table = self.let(f"load ptr, ptr {self.state_pointer('line_timestamps')}, {INVARIANT}")
-        place = self.let(f"getelementptr i32, ptr {table}, i64 {line}")
-        if is_store:
-            offset = writes_offset(selection.line_bits)
-            self.say(f"store i32 {time}, ptr {self.let(f'getelementptr i8, ptr {place}, i64 {offset}')}")
-        if not selection.reuse_times:
-            self.say(f"store i32 {time}, ptr {place}")
-            return
-        before = self.let(f"load i32, ptr {place}")
-        self.say(f"store i32 {time}, ptr {place}")
-        age = self.let(f"sub i32 {time}, {before}")
-        far, on = self.fresh_label("far"), self.fresh_label("on")
-        is_far = self.let(f"icmp uge i32 {age}, {1 << NEAR_BITS}")
-        self.say(f"br i1 {is_far}, label %{far}, label %{on}, {RARELY}")
-        self.start(far)
-        # Neighbouring accesses count in different copies: increments of one word would wait for each other.
-        self._copy = (self._copy + 1) % REUSE_COPIES
-        line_bin = self._bin_of(age)
-        self._count_word(REUSE_BINS * self._copy, line_bin)
-        self._count_field(LINE_SET_FIELDS, self._set_in_class(line_bin, line, LINE_SETS))
-        self._take_turn(line, self.let(f"getelementptr i8, ptr {place}, i64 {turns_offset(selection.line_bits)}"))
-        page = self.let(f"zext i32 {self.let(f'lshr i32 {low}, {PAGE_BITS}')} to i64")
-        last_page = self.state_pointer("last_page")
-        other_page = self.fresh_label("page")
-        is_other = self.let(f"icmp ne i64 {page}, {self.let(f'load i64, ptr {last_page}')}")
-        self.say(f"br i1 {is_other}, label %{other_page}, label %{on}")
-        self.start(other_page)
-        self.say(f"store i64 {page}, ptr {last_page}")
-        pages = self.let(f"getelementptr i8, ptr {table}, i64 {pages_offset(selection.line_bits)}")
-        place = self.let(f"getelementptr i32, ptr {pages}, i64 {page}")
-        before = self.let(f"load i32, ptr {place}")
-        self.say(f"store i32 {time}, ptr {place}")
-        age = self.let(f"call i32 @llvm.umax.i32(i32 {self.let(f'sub i32 {time}, {before}')}, i32 1)")
-        page_bin = self._bin_of(age)
-        self._count_field(PAGE_FIELDS, page_bin)
-        self._count_field(PAGE_SET_FIELDS, self._set_in_class(page_bin, page, PAGE_SETS))
-        self.say(f"br label %{on}")
-        self.start(on)
-
-    def _set_in_class(self, time_bin: V, number: V, sets: int) -> V:
-        """The place, among those of ``sets`` sets for each class, of a line's or page's ``number`` and bin of time."""
-        first = self.let(f"mul i64 {self.let(f'lshr i64 {time_bin}, {CLASS_SHIFT}')}, {sets}")
-        return self.let(f"or i64 {first}, {self.let(f'and i64 {number}, {sets - 1}')}")
-
-    def _take_turn(self, line: V, turns: V) -> None:
-        """Take a turn of the set of ``line`` (an i64), and count by the number of turns since the one at the pointer
-        ``turns``."""
-        mask = self.let(f"load i64, ptr {self.state_pointer('set_mask')}, {INVARIANT}")
-        words = self.let(f"getelementptr i8, ptr %st, i64 {SETS_OFFSET}")
-        place = self.let(f"getelementptr i64, ptr {words}, i64 {self.let(f'and i64 {line}, {mask}')}")
-        # One load and one store: two halves of the word that were stored alone could not be forwarded to a load of it.
-        word = self.let(f"load i64, ptr {place}")
-        is_other = self.let(f"icmp ne i64 {self.let(f'and i64 {word}, {0xFFFFFFFF}')}, {line}")
-        clock = self.let(f"add i64 {self.let(f'lshr i64 {word}, 32')}, {self.flag(is_other)}")
-        high = self.let(f"shl i64 {clock}, 32")
-        self.say(f"store i64 {self.let(f'or i64 {high}, {line}')}, ptr {place}")
-        now = self.let(f"trunc i64 {clock} to i32")
-        passed = self.let(f"sub i32 {now}, {self.let(f'load i32, ptr {turns}')}")
-        self.say(f"store i32 {now}, ptr {turns}")
-        few = self.let(f"icmp ult i32 {passed}, {EXACT_TURNS}")
-        beyond = self.let(f"add i64 {self._bin_of(passed)}, {TURN_BINS - REUSE_BINS}")
-        self._count_field(TURN_FIELDS, self.select(few, self.let(f"zext i32 {passed} to i64"), beyond))
-
-    def _bin_of(self, age: V) -> V:
-        """The bin of the reuse time ``age`` (an i32), if it is at least 1."""
-        bits = self.let(f"bitcast double {self.let(f'uitofp i32 {age} to double')} to i64")
-        return self.let(f"sub i64 {self.let(f'lshr i64 {bits}, {DOUBLE_SHIFT}')}, {DOUBLE_BIN_0}")
-
-    def _count_field(self, first: int, place: V) -> None:
-        """Add one to the field of the reuse counts at ``first`` plus ``place`` (an i64)."""
-        self._count_word(REUSE_WORDS - REUSE_FIELDS + first, place)
-
-    def _count_word(self, first: int, place: V) -> None:
-        """Add one to the word of the reuse counts at ``first`` plus ``place`` (an i64)."""
-        words = self.let(f"getelementptr i8, ptr %st, i64 {REUSE_OFFSET + 8 * first}")
-        self.count_at(self.let(f"getelementptr i64, ptr {words}, i64 {place}"))
-
-    def pass_on_access(self, address: V, is_store: bool, selection: TraceSelection) -> None:
-        """Call the function for missing data if the data cache does not hold the line at ``address``; else mark the
-        line as written if ``is_store``."""
-        low = address & 0xFFFFFFFF if isinstance(address, int) else self.let(f"trunc i64 {address} to i32")
-        line = self.let(f"zext i32 {self.let(f'lshr i32 {low}, {selection.fills[0]}')} to i64")
+        line = self.let(f"zext i32 {self.let(f'lshr i32 {low}, {selection.followed_lines[0]}')} to i64")
+        if isinstance(is_timestamped, str):
+            note, noted = self.fresh_label("note"), self.fresh_label("noted")
+            self.say(f"br i1 {is_timestamped}, label %{note}, label %{noted}")
+            self.start(note)
+            self._note_time("data_times", line, time)
+            self.say(f"br label %{noted}")
+            self.start(noted)
+        elif is_timestamped:
+            self._note_time("data_times", line, time)
         place, absent = self._held("held_data", line)
         missing, held, on = (self.fresh_label(stem) for stem in ("missing", "held", "on"))
         self.say(f"br i1 {absent}, label %{missing}, label %{held if is_store else on}, {RARELY}")
         self.start(missing)
-        self.call_missing("access", self.let(f"zext i32 {low} to i64"), int(is_store))
+        self.call_missing("access", self.let(f"zext i32 {low} to i64"), int(is_store), time)
         self.say(f"br label %{on}")
         if is_store:
             self.start(held)
@@ -349,30 +254,39 @@ class Emitter:
             self.say(f"br label %{on}")
         self.start(on)
 
-    def pass_on_fetch(self, begin: int, end: int, selection: TraceSelection) -> None:
-        """Call the function for missing code for each line from ``begin`` to before ``end`` that the instruction cache
-        does not hold."""
-        bits = selection.fills[1]
-        for line in range(begin >> bits, (end - 1 >> bits) + 1):
+    def follow_fetch(self, begin: int, end: int, time: V, selection: TraceSelection) -> None:
+        """Store ``time`` (an i32) as that of the last fetch of each line from ``begin`` to before ``end``, later ones a
+        little later, and call the function for missing code for those that the instruction cache does not hold."""
+        bits = selection.followed_lines[1]
+        first = begin >> bits
+        for line in range(first, (end - 1 >> bits) + 1):
+            time = time if line == first else self.let(f"add i32 {time}, 1")
+            self._note_time("code_times", line, time)
             _, absent = self._held("held_code", line)
             missing, on = self.fresh_label("missing"), self.fresh_label("on")
             self.say(f"br i1 {absent}, label %{missing}, label %{on}, {RARELY}")
             self.start(missing)
-            self.call_missing("fetch", line << bits, (line << bits) + 1)
+            self.call_missing("fetch", line << bits, (line << bits) + 1, time)
             self.say(f"br label %{on}")
             self.start(on)
 
+    def _note_time(self, table: str, line: V, time: V) -> None:
+        """Store ``time`` in the table of times at ``line``."""
+        base = self.let(f"load ptr, ptr {self.state_pointer(table)}, {INVARIANT}")
+        self.say(f"store i32 {time}, ptr {self.let(f'getelementptr i32, ptr {base}, i64 {line}')}")
+
     def _held(self, table: str, line: V) -> tuple[V, V]:
-        """The place of ``line`` in a table of held lines, and whether the line is not held."""
+        """The place of ``line`` in a table of held lines, and whether the line is not held, or its page is not."""
         base = self.let(f"load ptr, ptr {self.state_pointer(table)}, {INVARIANT}")
         place = self.let(f"getelementptr i8, ptr {base}, i64 {line}")
-        return place, self.let(f"icmp eq i8 {self.let(f'load i8, ptr {place}')}, 0")
+        return place, self.let(f"icmp slt i8 {self.let(f'load i8, ptr {place}')}, 1")
 
-    def call_missing(self, what: str, first: V, second: V) -> None:
-        """Call the function for missing data ("access") or code ("fetch")."""
+    def call_missing(self, what: str, first: V, second: V, time: V) -> None:
+        """Call the function for missing data ("access") or code ("fetch"), at ``time`` (an i32)."""
         place = self.state_pointer("missing")
         self.say(f"store i64 {first}, ptr {place}")
-        self.say(f"store i64 {second}, ptr {self.let(f'getelementptr i8, ptr {place}, i64 8')}")
+        for offset, value in ((8, second), (16, self.let(f"zext i32 {time} to i64"))):
+            self.say(f"store i64 {value}, ptr {self.let(f'getelementptr i8, ptr {place}, i64 {offset}')}")
         self.say(f"call preserve_mostcc void {self.state_load(f'{what}_gate', 'ptr')}(ptr %st)")
 
     def time_before(self, budget: V) -> str:
@@ -395,8 +309,8 @@ class Emitter:
             self.fault_if(self.let(f"icmp ne i64 {low}, 0"), address)
 
     def record_access(self, address: V) -> None:
-        """Put the effective address in the dynamic record and the line timestamps, and pass on an access to a line that
-        is not held, as far as they are selected."""
+        """Put the effective address in the dynamic record, and pass on an access to a line that is not held, as far as
+        they are selected."""
         raise NotImplementedError
 
     def load(self, base: V, offset: V, size_bytes: int, signed: bool) -> V:

@@ -152,12 +152,13 @@ class InterpreterEmitter(FloatEmitter):
             row = self.let(f"zext i32 {self.let(f'load i32, ptr {pointer}')} to i64")
             place = self.let(f"getelementptr i8, ptr %st, i64 {self.let(f'shl i64 {row}, 3')}")
             self.count_at(self.let(f"getelementptr i8, ptr {place}, i64 {COUNTS_OFFSET}"))
-        if self.selection.line_bits:
-            self.say(f"store i32 {self.time_before(budget)}, ptr %vt")
-        if self.selection.fills[1]:  # without looking the lines up: hot blocks are in regions
-            places = [self.let(f"getelementptr i8, ptr {descriptor}, i64 {fields[n][1]}") for n in ("pc", "end_pc")]
-            bounds = [self.let(f"load i32, ptr {place}") for place in places]
-            self.call_missing("fetch", *(self.let(f"zext i32 {bound} to i64") for bound in bounds))
+        if any(self.selection.followed_lines):
+            time = self.time_before(budget)
+            self.say(f"store i32 {time}, ptr %vt")
+            if self.selection.followed_lines[1]:  # without looking the lines up: hot blocks are in regions
+                places = [self.let(f"getelementptr i8, ptr {descriptor}, i64 {fields[n][1]}") for n in ("pc", "end_pc")]
+                begin, end = (self.let(f"zext i32 {self.let(f'load i32, ptr {place}')} to i64") for place in places)
+                self.call_missing("fetch", begin, end, time)
         emit_begin(self, self._columns)
 
     def _length(self, descriptor: str) -> V:
@@ -422,19 +423,12 @@ class InterpreterEmitter(FloatEmitter):
         self.start(fine)
 
     def record_access(self, address: V) -> None:
-        if self.selection.line_bits:
-            place = self._field("timestamped")
-            is_timestamped = self.let(f"icmp ne i64 {place}, 0")
-            note, on = self.fresh_label("note"), self.fresh_label("on")
-            self.say(f"br i1 {is_timestamped}, label %{note}, label %{on}")
-            self.start(note)
-            later = self.let(f"add i32 {self.let('load i32, ptr %vt')}, {self.let(f'trunc i64 {place} to i32')}")
-            is_store = bool(self._row.access & ACCESS_STORE)
-            self.touch(address, self.let(f"sub i32 {later}, 1"), is_store, self.selection)
-            self.say(f"br label %{on}")
-            self.start(on)
-        if self.selection.fills[0]:
-            self.pass_on_access(address, bool(self._row.access & ACCESS_STORE), self.selection)
+        if self.selection.followed_lines[0]:
+            moment = self._field("moment")
+            place = self.let(f"trunc i64 {self.let(f'lshr i64 {moment}, 1')} to i32")
+            time = self.let(f"add i32 {self.let('load i32, ptr %vt')}, {place}")
+            is_timestamped = self.let(f"trunc i64 {moment} to i1")
+            self.follow_access(address, time, is_timestamped, bool(self._row.access & ACCESS_STORE), self.selection)
         if self.selection.addresses:
             record = self.let("load ptr, ptr %vr")
             self.say(f"store i32 {self.let(f'trunc i64 {address} to i32')}, ptr {record}")

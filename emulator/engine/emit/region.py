@@ -18,14 +18,14 @@ from emulator.engine.emit.dataflow import Dataflow, accesses
 from emulator.engine.emit.emitter import ADDRESS_LIMIT, RARELY
 from emulator.engine.emit.indirect_targets import IndirectTargets
 from emulator.engine.emit.inline_calls import InlineCallEmitter
-from emulator.engine.emit.region_exits import label_of_block
+from emulator.engine.emit.region_exits import label_of_block, label_of_fetch
 from emulator.engine.emit.region_symbols import counters_of, counts_branches
 from emulator.engine.emit.registers import BOX
 from emulator.engine.emit.volatile_loads import volatile_loads
 from emulator.engine.hart_state import Exit
 from emulator.engine.instrument.columns import BlockColumns
+from emulator.engine.instrument.followed_lines import timestamped_accesses
 from emulator.engine.instrument.inline_functions import calls_of
-from emulator.engine.instrument.line_timestamps import timestamped_accesses
 from emulator.events import ACCESS_STORE, ColumnSet, TraceSelection
 
 V = Any
@@ -50,7 +50,7 @@ class RegionEmitter(InlineCallEmitter):
         counters = None
         if counts_branches(selection):
             counters = CounterPlacement(blocks, entries, dataflow.successors, indirect_targets)
-        super().__init__(blocks, dataflow, indirect_targets, counters, resident=registers_change)
+        super().__init__(blocks, dataflow, indirect_targets, counters, registers_change, selection.followed_lines[1])
         self._locate = locate
         self._locations: dict[tuple[int, int], int] = {}  # pcs of instruction and block, to metadata number
         self._exact_faults = selection.exact_faults
@@ -65,7 +65,7 @@ class RegionEmitter(InlineCallEmitter):
         self._recorded = False  # whether the current block is in the record
         self._record_base = ""
         self._time = ""  # of the block's first instruction
-        self._timestamped: list[bool] = []  # which of its accesses get line timestamps
+        self._timestamped: list[bool] = []  # which of its accesses get timestamps
         self._accesses = 0
 
     # --- the function
@@ -156,7 +156,7 @@ class RegionEmitter(InlineCallEmitter):
             self.say(f"br i1 {spent}, label %{leave}, label %enter, {RARELY}")
             self.start("enter")
         expected = {entry: self._dataflow.nan_boxed_in[entry] for entry in self.entries}
-        labels = {entry: f"{'e' if expected[entry] else 'b'}{entry:x}" for entry in self.entries}
+        labels = {entry: f"e{entry:x}" if expected[entry] else self._label_of_entry(entry) for entry in self.entries}
         first = labels.pop(self.entries[0])
         if labels:
             cases = " ".join(f"i64 {entry}, label %{label}" for entry, label in labels.items())
@@ -180,7 +180,11 @@ class RegionEmitter(InlineCallEmitter):
         for n in sorted(registers):
             raw = self.let(f"bitcast double {self.let(f'load double, ptr %r{n}')} to i64")
             other = self.let(f"or i1 {other}, {self.let(f'icmp ult i64 {raw}, {BOX}')}")
-        self.say(f"br i1 {other}, label %refuse, label %b{entry:x}, {RARELY}")
+        self.say(f"br i1 {other}, label %refuse, label %{self._label_of_entry(entry)}, {RARELY}")
+
+    def _label_of_entry(self, pc: int) -> str:
+        """The label where control enters the block at ``pc`` from outside."""
+        return label_of_fetch(pc) if self._code_bits else label_of_block(pc)
 
     def _load_registers(self) -> None:
         """Emit variables for the registers of the region, with their values."""
@@ -196,30 +200,32 @@ class RegionEmitter(InlineCallEmitter):
     def _block(self, block: Block, copy: int) -> None:
         """Emit one block, or one of its copies: budget, counts, record, its instructions, and its end."""
         self._copy_of_block = copy
-        self.start(label_of_block(block.pc, copy))
         self._block_pc = block.pc
+        if self._code_bits:
+            self.start(label_of_fetch(block.pc, copy))
+            budget = self._check_budget(block)
+            self.follow_fetch(block.pc, block.end_pc, self.time_before(budget), self.selection)
+            begin = self.fresh_label("begin")
+            self.say(f"br label %{begin}")
+        self.start(label_of_block(block.pc, copy))
+        budget = self._check_budget(block)
+        if self._code_bits:
+            self.say(f"br label %{begin}")
+            self.start(begin)
         self._forget()
         self._unsynced = set() if self._resident else set(self._dataflow.dirty_in[block.pc])
         self._checked_registers = set(self._dataflow.checked_bases_in[block.pc])
         self._known_boxed = set(self._dataflow.nan_boxed_in[block.pc])
-        budget = self.let("load i64, ptr %vb")
-        if block.pc in self._dataflow.checks:
-            out = self.let(f"icmp slt i64 {budget}, 1")
-            go = self.fresh_label("go")
-            counter = self._counters.at_start(block.pc) if self._counters else None
-            leave = self._label_of_return(block.pc, Exit.BUDGET, self._dataflow.dirty_in[block.pc], counter)
-            self.say(f"br i1 {out}, label %{leave}, label %{go}, {RARELY}")
-            self.start(go)
+        if self._code_bits:
+            budget = self.let("load i64, ptr %vb")
         left = self.let(f"sub i64 {budget}, {len(block.instructions)}")
         self.say(f"store i64 {left}, ptr %vb")
         if self.selection.counts and not self._counters:
             place = self._number("counter", block)
             self.count_at(self.let(f"getelementptr i8, ptr %st, i64 ptrtoint (ptr {place} to i64)"))
-        if self.selection.fills[1]:
-            self.pass_on_fetch(block.pc, block.end_pc, self.selection)
         self._accesses = 0
-        self._timestamped = timestamped_accesses(block.instructions) if self.selection.line_bits else []
-        if any(self._timestamped):
+        if self.selection.followed_lines[0] and accesses(block):
+            self._timestamped = timestamped_accesses(block.instructions)
             self._time = self.time_before(budget)
         self._recorded = self.selection.blocks
         if self._recorded:
@@ -262,6 +268,18 @@ class RegionEmitter(InlineCallEmitter):
             self._store(self._dataflow.stored[block.pc])
         self._terminate(block)
 
+    def _check_budget(self, block: Block) -> V:
+        """Leave before the block if the budget is used up, where that is checked; the budget before the block."""
+        budget = self.let("load i64, ptr %vb")
+        if block.pc in self._dataflow.checks:
+            out = self.let(f"icmp slt i64 {budget}, 1")
+            go = self.fresh_label("go")
+            counter = self._counters.at_start(block.pc) if self._counters else None
+            leave = self._label_of_return(block.pc, Exit.BUDGET, self._dataflow.dirty_in[block.pc], counter)
+            self.say(f"br i1 {out}, label %{leave}, label %{go}, {RARELY}")
+            self.start(go)
+        return budget
+
     def _store_fault_state(self, budget: V) -> None:
         """Store the budget and the end of the record for a fault in this block: the block counts as executed, and is
         not in the record. So observers see everything that the guest did up to the fault."""
@@ -296,11 +314,10 @@ class RegionEmitter(InlineCallEmitter):
 
     def record_access(self, address: V) -> None:
         is_store = bool(self.instruction.row.access & ACCESS_STORE)
-        if self.selection.line_bits and self._timestamped[self._place_in_block]:
-            time = self.let(f"add i32 {self._time}, {self._place_in_block}")
-            self.touch(address, time, is_store, self.selection)
-        if self.selection.fills[0]:
-            self.pass_on_access(address, is_store, self.selection)
+        if self.selection.followed_lines[0]:
+            place = self._place_in_block
+            time = self.let(f"add i32 {self._time}, {place}")
+            self.follow_access(address, time, self._timestamped[place], is_store, self.selection)
         self._accesses += 1
         if not (self._recorded and self.selection.addresses):
             return

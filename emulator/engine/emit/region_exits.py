@@ -25,18 +25,24 @@ def label_of_block(pc: int, copy: int = 0) -> str:
     return f"b{pc:x}.{copy}" if copy else f"b{pc:x}"
 
 
+def label_of_fetch(pc: int, copy: int = 0) -> str:
+    """The label before that of a block or its copy, where its code is fetched, if fetches are counted."""
+    return f"f{label_of_block(pc, copy)}"
+
+
 class RegionExits(RegisterEmitter):
     """Emits the exits of a region. ``blocks``: by pc; ``dataflow``: of the same blocks; ``indirect_targets``: targets
     of computed jumps inside the region; ``counters``: places of counters on branches, None for none; ``resident``: of
-    `RegisterEmitter`."""
+    `RegisterEmitter`; ``code_bits``: log2 of the size of the lines whose fetches are followed, 0 for none."""
 
     function: str  # the symbol of the region's function
 
     def __init__(
         self, blocks: dict[int, Block], dataflow: Dataflow, indirect_targets: IndirectTargets,
-        counters: CounterPlacement | None, resident: bool,
+        counters: CounterPlacement | None, resident: bool, code_bits: int,
     ) -> None:  # fmt: skip
         super().__init__(resident)
+        self._code_bits = code_bits
         self._counters = counters
         self.blocks = blocks
         self._dataflow = dataflow
@@ -64,13 +70,20 @@ class RegionExits(RegisterEmitter):
     def _inside(self, block: Block, target: int) -> str:
         """The label to branch to for ``target``, a block of this region."""
         copy = (self._copy_of_block + 1) % self._copies(block) if target == block.pc else 0
-        inside = label_of_block(target, copy)
+        fetches = self._code_bits > 0 and not self._has_fetched(block, target)
+        inside = label_of_fetch(target, copy) if fetches else label_of_block(target, copy)
         counter = self._counters.on_branch(block.pc, target, copy) if self._counters else None
         if counter is None:
             return inside
         label = self.fresh_label("counted")
         self._counted.append((label, counter, inside))
         return label
+
+    def _has_fetched(self, block: Block, target: int) -> bool:
+        """Whether all lines of the block at ``target`` are the line that the block has fetched last: neither does
+        fetching it change anything, nor the order of fetches."""
+        last, first = block.end_pc - 1 >> self._code_bits, target >> self._code_bits
+        return first == last == self.blocks[target].end_pc - 1 >> self._code_bits
 
     def _copies(self, block: Block) -> int:
         """How many copies of the block there are; control goes from each to the next, and enters at the first."""

@@ -1,1 +1,1 @@
-"""What translations do beside running the guest: columns of events, inline functions, line timestamps."""
+"""What translations do beside running the guest: columns of events, inline functions, followed lines."""

@@ -1,7 +1,7 @@
 """Held directions: the counters by which a branch predictor predicts directions, kept up to date by translations.
 
-A predictor learns from every conditional branch, and a large one from millions of them: it cannot be warmed up in
-short. So an inline function (`inline_functions`) moves the two-bit counter of each branch that fast execution comes by,
+A predictor learns from every conditional branch, and a large one from millions of them: it cannot be trained in short.
+So an inline function (`inline_functions`) moves the two-bit counter of each branch that fast execution comes by,
 by address, or by address and global history, and counts mispredictions. This costs some fifteen operations a branch.
 """
 

@@ -216,13 +216,13 @@ class StencilEmitter(InterpreterEmitter):
         self.start(fine)
 
     def record_access(self, address: V) -> None:
-        if self.selection.line_bits:
+        if self.selection.followed_lines[0]:
             self.say(f"store i32 {self._time_of_block()}, ptr %vt")
         super().record_access(address)
 
     # --- fields
     def _field(self, name: str) -> V:
-        if name == "timestamped":  # may be 0, which LLVM assumes no symbol's address to be
+        if name == "moment":  # may be 0, which LLVM assumes no symbol's address to be
             return self.let(f'call i64 asm "", "=r,0"(i64 {_hole(name)})')
         if name in ("rd", "rs1", "rs2", "rs3"):
             return self.let(f"lshr i64 {_hole(name)}, 3")

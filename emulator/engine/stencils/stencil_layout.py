@@ -12,7 +12,7 @@ N_STENCILS = FAULT_STUB + 1
 # Holes, by their place among the values that fill them: of an operation, of a block, of all code.
 HOLE_RANGES = {
     "rd": (0, 1024), "rs1": (0, 1024), "rs2": (0, 1024), "rs3": (0, 1024),  # offsets of registers in the state
-    "timestamped": (0, 1 << 16), "imm": (-(1 << 31), 1 << 31), "pc": (0, 1 << 31), "next_pc": (0, 1 << 31),
+    "moment": (0, 1 << 16), "imm": (-(1 << 31), 1 << 31), "pc": (0, 1 << 31), "next_pc": (0, 1 << 31),
     "length": (0, 1 << 16),  # instructions of the block
     "branch_target": (0, 1 << 31), "far_branch_target": (-1, -1),  # pc + imm
     "next_entry": (-1, -1), "branch_target_entry": (-1, -1), "descriptor": (-1, -1),  # host addresses

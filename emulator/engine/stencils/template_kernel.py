@@ -31,7 +31,7 @@ _HIGHEST = (1 << 31) - 1  # guest address
 _ENTRY_SHIFT = 2  # an entry of the dispatch table has 8 bytes for 2 bytes of code
 _REGISTER_SHIFT = 3  # a register has 8 bytes
 
-_RD, _RS1, _RS2, _RS3, _TIMESTAMPED = (HOLES[name] for name in ("rd", "rs1", "rs2", "rs3", "timestamped"))
+_RD, _RS1, _RS2, _RS3, _MOMENT = (HOLES[name] for name in ("rd", "rs1", "rs2", "rs3", "moment"))
 _IMM, _PC, _NEXT_PC, _LENGTH = (HOLES[name] for name in ("imm", "pc", "next_pc", "length"))
 _BRANCH_TARGET, _FAR_BRANCH_TARGET = HOLES["branch_target"], HOLES["far_branch_target"]
 _NEXT_ENTRY, _BRANCH_TARGET_ENTRY = HOLES["next_entry"], HOLES["branch_target_entry"]
@@ -108,7 +108,7 @@ def put_values(job, values, operation):  # type: ignore[no-untyped-def]
     target = pc + imm
     values[_RD], values[_RS1] = operation.rd << _REGISTER_SHIFT, operation.rs1 << _REGISTER_SHIFT
     values[_RS2], values[_RS3] = operation.rs2 << _REGISTER_SHIFT, operation.rs3 << _REGISTER_SHIFT
-    values[_TIMESTAMPED] = operation.timestamped
+    values[_MOMENT] = operation.moment
     values[_IMM], values[_PC], values[_NEXT_PC] = imm, pc, next_pc
     values[_BRANCH_TARGET], values[_FAR_BRANCH_TARGET] = target, target
     values[_NEXT_ENTRY] = job.dispatch_table_at + (next_pc << _ENTRY_SHIFT)

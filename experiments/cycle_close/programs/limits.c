@@ -1,10 +1,11 @@
-/* Programs whose intervals differ in what neither signatures of code nor waiting for memory shows, each of two kinds of
+/* Programs whose intervals run the same code and differ in one thing that signatures do not show, each of two kinds of
    turns, a plain and an unusual one. Which comes next is drawn; the first three quarters are mostly plain.
 
        limits CASE TURNS
 
    code      the same 64 functions, 45 KiB, are called four times each in a row, or by turns: the L1I cache misses
    branches  one loop reads sorted bytes, or shuffled ones: mispredictions
+   targets   eight functions are called through pointers, each in a run of 512, or by turns: mispredicted targets
    fft       a Fourier transform of 65,536 points in place, over and over: conflicts in an L2 that move from set to set
    columns   Fourier transforms down the columns of a matrix of 256 rows of 2 KiB: the same
    recall    a pass over 320 KiB, after work that stays in 8 KiB or streams through 4 MiB: lines used before the interval
@@ -86,6 +87,30 @@ static void branches(int is_unusual)
     }
     for (int left = 60 + (int)(draw() % 200); left > 0; left--)
         count_small(is_unusual ? shuffled : sorted, 4096);
+}
+
+/* targets */
+#define LITTLE(n) __attribute__((noinline)) static uint64_t little##n(uint64_t x, uint64_t y) { return x * (2 * n + 1) + y; }
+LITTLE(0) LITTLE(1) LITTLE(2) LITTLE(3) LITTLE(4) LITTLE(5) LITTLE(6) LITTLE(7)
+static uint64_t (*const little[8])(uint64_t, uint64_t) = {
+    little0, little1, little2, little3, little4, little5, little6, little7,
+};
+
+__attribute__((noinline)) static void call_little(const uint8_t *order, int n)
+{
+    for (int i = 0; i < n; i++)
+        total = little[order[i]](total, (uint64_t)i);
+}
+
+static void targets(int is_unusual)
+{
+    static uint8_t orders[2][4096];
+    for (int i = 0; i < 4096; i++) {
+        orders[0][i] = (uint8_t)(i / 512);
+        orders[1][i] = (uint8_t)(i % 8);
+    }
+    for (int left = 60 + (int)(draw() % 200); left > 0; left--)
+        call_little(orders[is_unusual], 4096);
 }
 
 /* fft, columns */
@@ -225,7 +250,7 @@ static const struct {
     const char *name;
     void (*turn)(int is_unusual);
 } cases[] = {
-    {"code", code}, {"branches", branches}, {"fft", fft}, {"columns", columns},
+    {"code", code}, {"branches", branches}, {"targets", targets}, {"fft", fft}, {"columns", columns},
     {"recall", recall}, {"pages", pages}, {"gathers", gathers},
 };
 

@@ -67,7 +67,7 @@ class Laid:
         return {
             **{name: 8 * int(operation[name]) for name in ("rd", "rs1", "rs2", "rs3")},
             "length": int(self.descriptors[number]["n_instructions"]),
-            "timestamped": int(operation["timestamped"]), "imm": int(operation["imm"]), "pc": pc, "next_pc": following,
+            "moment": int(operation["moment"]), "imm": int(operation["imm"]), "pc": pc, "next_pc": following,
             "branch_target": branch_target, "far_branch_target": branch_target,
             "next_entry": self.dispatch_table.address + 4 * following,
             "branch_target_entry": self.dispatch_table.address + 4 * branch_target,

@@ -373,10 +373,9 @@ int main(int n, char **arguments) {
         TraceSelection(counts=True),
         TraceSelection(counts=True, blocks=True),
         replace(FULL_RECORD, counts=True),
-        TraceSelection(counts=True, line_bits=6),
         TraceSelection(counts=True, exact_faults=True),
     ],
-    ids=["alone", "blocks", "record", "lines", "faults"],
+    ids=["alone", "blocks", "record", "faults"],
 )
 def test_short_loops_are_counted_with_whatever_else_is_selected(selection: TraceSelection, tmp_path: Path) -> None:
     """Regions have copies of them."""

@@ -428,12 +428,11 @@ from pathlib import Path
 import numpy as np
 from emulator.first_use import compile_ahead
 from emulator.timing.machine_file import load_machine
-from measure.cycle_close import reuse_kernel
-from measure.cycle_close import online_kernel, signature_kernel
+from measure.cycle_close import live_counts_kernel, online_kernel, signature_kernel
 from measure.cycle_close import warmup_kernel
 from emulator import probes_kernel
 from emulator.execution import intervals_kernel
-from emulator.execution import line_ages_kernel as lines_kernel
+from emulator.timing import followed_kernel
 compile_ahead(load_machine(Path("configs/machines/desktop.yaml")))
 online_kernel.place_of(online_kernel.Due(np.full(4, -1), np.zeros(4, np.int64)), 3)
 print("numba" in sys.modules)

@@ -170,24 +170,22 @@ class Kept:
 
 def test_what_was_learnt_is_gone_back_to(program: Path) -> None:
     core, _ = online(program, CONFIGS["by history"], [100_000], TIERS["oracle"])
-    before, saved = learnt(core), core.cache_contents()
+    before, saved = learnt(core), core.directions()
     core._predictor_tables()[0][:] = 1
     core._longs[layout.S_HISTORY] = 3
-    core.restore_caches(saved)
+    core.restore_directions(saved)
     assert learnt(core) == before
 
 
 @pytest.mark.parametrize(
     ("config", "shape"),
     [
-        (DESKTOP, None),
-        (machine(penalty_cycles=3, entries=16384), (16384, 12)),
-        (machine(penalty_cycles=7, entries=2048), None),
-        (machine(penalty_cycles=8, entries=512), (512, 12)),
-        (machine(entries=4096), (4096, 12)),
+        (DESKTOP, (8192, 12)),
+        (machine(penalty_cycles=1, entries=512), (512, 12)),
         (machine(kind="bimodal", entries=4096), (4096, 0)),
         (machine(kind="backward_taken", entries=1 << 20), None),
+        (machine(kind="not_taken"), None),
     ],
 )
-def test_large_predictors_are_kept_up_to_date(config: MachineConfig, shape: tuple[int, int] | None) -> None:
+def test_predictors_that_learn_are_kept_up_to_date(config: MachineConfig, shape: tuple[int, int] | None) -> None:
     assert online_predictor(config) == shape

@@ -11,6 +11,7 @@ from emulator.timing.inorder import InOrderCore
 from emulator.timing.machine_config import MachineConfig
 from emulator.timing.machine_events import FIRST_DYNAMIC, FIRST_STATIC, N_EVENTS, Event
 from measure.cycle_close.estimated_events import AT_MOST, SUMS, completed, possible
+from measure.cycle_close.live_counts_kernel import COUNTED, FIRST_CACHE_EVENT, LAST_CACHE_EVENT
 from tests.emulator.timing.timing_programs import machine, machines, programs, records, stream_of
 
 CONFIG = machine()
@@ -59,11 +60,13 @@ def test_an_estimate_is_possible_whatever_the_weights(seed: int, some_known: boo
     estimate = weights @ samples
     static = simulated(rng)[FIRST_STATIC:FIRST_DYNAMIC].round().astype(np.int64)
     mispredicted = rng.integers(0, 1 + static[Event.BRANCHES_CONDITIONAL - FIRST_STATIC]) if some_known else np.nan
+    counted = np.full((2, COUNTED), np.nan)
+    counted[0, Event.BRANCHES_MISPREDICTED] = mispredicted
     if many:
         rows = np.array([estimate, samples[0]])
-        found = completed(rows, np.array([static, static]), np.array([mispredicted, np.nan]), CONFIG)[0]
+        found = completed(rows, np.array([static, static]), counted, CONFIG)[0]
     else:
-        found = completed(estimate, static, np.asarray(float(mispredicted)), CONFIG)
+        found = completed(estimate, static, counted[0], CONFIG)
     assert_possible(found)
     assert found[FIRST_STATIC:FIRST_DYNAMIC].tolist() == static.tolist()
     if some_known:
@@ -82,3 +85,17 @@ def test_what_is_possible_stays_and_the_whole_of_a_sum_stays() -> None:
         changed = possible(events)
         assert changed[Event.L1D_MISSES] == events[Event.L1D_MISSES]
         assert changed[Event.L1D_LOAD_MISSES] >= events[Event.L1D_LOAD_MISSES] / 3
+
+
+def test_what_is_counted_is_not_estimated() -> None:
+    rng = np.random.default_rng(2)
+    estimate, truth = simulated(rng), simulated(rng)
+    counted = np.full(COUNTED, np.nan)
+    counted[FIRST_CACHE_EVENT : LAST_CACHE_EVENT + 1] = truth[FIRST_CACHE_EVENT : LAST_CACHE_EVENT + 1]
+    static = estimate[FIRST_STATIC:FIRST_DYNAMIC].round().astype(np.int64)
+    found = completed(estimate, static, counted, CONFIG)
+    assert (
+        found[FIRST_CACHE_EVENT : LAST_CACHE_EVENT + 1].tolist()
+        == counted[FIRST_CACHE_EVENT : LAST_CACHE_EVENT + 1].tolist()
+    )
+    assert found[Event.CYCLES] >= estimate[Event.CYCLES]

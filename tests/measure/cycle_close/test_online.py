@@ -16,10 +16,10 @@ from emulator.timing.machine_events import N_EVENTS
 from emulator.timing.machine_file import load_machine
 from instrumenter.building.program_build import build_program
 from measure.cycle_close.classifier import SignatureTable
+from measure.cycle_close.live_counts import CountWatcher, Following, live_counts, wait_cycles, waiting
 from measure.cycle_close.online_kernel import BUCKETS, EMPTY, place_of
 from measure.cycle_close.predictors import LastValue, RunLength
 from measure.cycle_close.predictors_kernel import tuple_hash
-from measure.cycle_close.reuse import WaitModel
 from measure.cycle_close.rollback import RollBackTracer
 from measure.cycle_close.samples import Sample, Samples, wait_bucket
 from measure.cycle_close.schedule import SampleSchedule
@@ -29,6 +29,7 @@ from measure.cycle_close.tracer import (
     Interval,
     Tracer,
     TracerSettings,
+    follows_caches,
     profile_selection,
     signatures_for,
 )
@@ -105,9 +106,11 @@ def test_phases_are_those_of_the_naive_twins(program: Path, machine: str, ways: 
     table = NaiveTable(ways.threshold, ways.base, ways.entries, ways.update, ways.when_full)
     predictor, schedule, cover = NaivePredictor(runs, 4096), NaiveSchedule(), NaiveCover(ways.threshold, ways.base)
     uncovered, n_for_code = None, 0
-    waits, maker = WaitModel(core_config), signatures_for(ways)
+    maker = signatures_for(ways)
     with Machine(program, background=False) as guest:
-        guest.observe(profile_selection(ways, waits))
+        following = Following(guest, InOrderCore(core_config, 1)) if follows_caches(ways) else None
+        watcher = CountWatcher(live_counts(following))
+        guest.observe(profile_selection(following))
         for one in found:
             key = predictor.next_phase()
             is_known = key is not None and key // BUCKETS in table.numbers
@@ -115,10 +118,11 @@ def test_phases_are_those_of_the_naive_twins(program: Path, machine: str, ways: 
             wants = is_known and (is_due or key == uncovered)
             n_for_code += wants and not is_due
             assert wants == (one.category is Category.SIMULATED)
-            ran = guest.run_intervals(ways.interval_instructions, 1)
+            ran = guest.run_intervals(ways.interval_instructions, 1, watcher.begin(1))
             assert int(ran.ends[0]) == one.end_instructions
             signature = maker.make(guest.facts, ran)[0]
-            wait = float(waits.add(ran.ends, ran.reuse_times)[0]) if step else 0.0
+            lengths = np.array([one.instructions])
+            wait = float(waiting(watcher.end(1), lengths, wait_cycles(core_config))[0]) if step else 0.0
             match = table.classify(signature)
             assert (match.phase, match.distance) == (one.phase, one.distance)
             key = match.phase * BUCKETS + min(wait_bucket(wait, step), BUCKETS - 1)

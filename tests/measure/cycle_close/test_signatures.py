@@ -42,8 +42,7 @@ def intervals_of(series: list[dict[int, int]]) -> Intervals:
     counted = [(block, times) for one in series for block, times in sorted(one.items())]
     blocks, executions = np.array(counted, np.int64).reshape(-1, 2).T
     starts = np.cumsum([0, *map(len, series)])
-    n = len(series)
-    return Intervals(np.arange(n), starts, blocks.astype(np.uint32), executions.copy(), np.zeros((n, 2), np.int64))
+    return Intervals(np.arange(len(series)), starts, blocks.astype(np.uint32), executions.copy())
 
 
 def naive(series: list[dict[int, int]], dimensions: int) -> list[list[int]]:

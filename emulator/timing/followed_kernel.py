@@ -1,0 +1,246 @@
+"""Kernels of caches that follow fast execution: translations call them for what the first-level caches do not hold.
+
+Tables of held lines are those of `emulator.engine.instrument.followed_lines`: an access is passed on unless its line is
+held by the cache and its page by the TLB. A hit is not passed on, but last accesses tell the order in which lines were
+used: with LRU replacement a cache drives out the line of the set that was accessed longest ago. Of a TLB's pages only
+those that seem oldest are looked at, in the last accesses to their lines.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emulator.events import HELD, HELD_WRITTEN, PAGE_OUT
+from emulator.kernels.jit import Integer, inline_kernel, kernel
+from emulator.timing.cache_kernel import MISS, MISS_DIRTY, find_tag, next_random
+from emulator.timing.layout import (
+    DTLB,
+    ITLB,
+    L1D,
+    L1I,
+    M_BASE,
+    M_CLOCK,
+    M_HINT_MASK,
+    M_HINTS,
+    M_POLICY,
+    M_SET_MASK,
+    M_VICTIM,
+    M_WAYS,
+    P_DTLB,
+    P_DTLB_PENALTY,
+    P_ITLB,
+    P_L1D_SHIFT,
+    P_L1I_SHIFT,
+    P_OUTSTANDING,
+    P_PAGE_SHIFT,
+    P_WRITE_ALLOCATE,
+    P_WRITE_BACK,
+    POLICY_LRU,
+    POLICY_RANDOM,
+    STAMPS,
+)
+from emulator.timing.memory_kernel import DTLB_MISSES, ITLB_MISSES, L1I_MISSES, miss_data, read_below, write_below
+
+Longs = NDArray[np.int64]
+Words = NDArray[np.uint32]
+
+AT_ONCE = 5
+"""Instructions after the first miss of a group within which others join it: what a core issues before it needs the
+value, by and large. With 9, intervals of a Fourier transform were told apart that are alike."""
+MOST_LINES = 1024
+"""Lines of a page up to which the last access to it is found among them; in larger pages the last that was passed on
+counts."""
+
+
+class Side(NamedTuple):
+    """A first-level cache with its TLB. ``longs``, ``words``: the arrays of a core; ``held``, ``times``: the tables of
+    followed lines; ``next_ways``, ``next_pages``: the way of each set of the cache and of the TLB that is filled next,
+    with LRU replacement until all are; ``page_times``: by place in the TLB, a time before or at which its page was
+    accessed last. ``group``: (3,), of misses under way at once: when the first began, how many there are, and the
+    cycles that misses have saved so far by being in one."""
+
+    longs: Longs
+    words: Words
+    held: NDArray[np.uint8]
+    times: Words
+    next_ways: Longs
+    next_pages: Longs
+    page_times: Words
+    group: Longs
+
+
+@kernel
+def access_missing(missing: Longs, side: Side) -> None:
+    """Access the data cache and its TLB at address ``missing[0]``, for a store if ``missing[1]`` is 1, at the time
+    ``missing[2]``. Addresses outside of the address space, where the guest is about to fault, touch nothing."""
+    address, is_store, now = missing[0], missing[1], missing[2]
+    if address >> 31 != 0:
+        return
+    longs, held = side.longs, side.held
+    shift = longs[P_L1D_SHIFT]
+    line = address >> shift
+    side.times[line] = now
+    walked = np.int64(0)
+    if longs[P_DTLB]:
+        walked = translate(side, DTLB, address >> longs[P_PAGE_SHIFT], longs[P_PAGE_SHIFT] - shift, now)
+        longs[DTLB_MISSES] += walked
+    if held[line]:  # its page was out
+        if is_store:
+            held[line] = HELD_WRITTEN
+        return
+    outcome, victim, state = MISS, np.int64(0), np.int64(0)
+    if is_store == 0 or longs[P_WRITE_ALLOCATE]:
+        victim, state = fill(side, L1D, line, now)
+        if state == HELD_WRITTEN and longs[P_WRITE_BACK]:
+            outcome = MISS_DIRTY
+            longs[L1D + M_VICTIM] = victim
+        held[line] = HELD_WRITTEN if is_store else HELD
+    delay = miss_data(longs, side.words, address, is_store, outcome)
+    if state == HELD_WRITTEN and longs[P_WRITE_BACK] == 0:  # its stores went through, and were not passed on
+        write_below(longs, side.words, victim << shift)
+    group = side.group
+    if longs[P_OUTSTANDING] and (now - group[0]) & 0xFFFFFFFF < AT_ONCE:
+        group[2] += walked * longs[P_DTLB_PENALTY]
+        group[1] += 1
+        if group[1] <= longs[P_OUTSTANDING]:
+            group[2] += delay
+            return
+    group[0], group[1] = now, 1
+
+
+@kernel
+def fetch_missing(missing: Longs, side: Side) -> None:
+    """Fetch the lines of the code from ``missing[0]`` to before ``missing[1]`` from the time ``missing[2]`` on."""
+    longs = side.longs
+    shift = longs[P_L1I_SHIFT]
+    first = missing[0] >> shift
+    for line in range(first, (missing[1] - 1 >> shift) + 1):
+        now = missing[2] + line - first
+        side.times[line] = now
+        if 0 < side.held[line] < PAGE_OUT:
+            continue
+        if longs[P_ITLB]:
+            page_shift = longs[P_PAGE_SHIFT] - shift
+            longs[ITLB_MISSES] += translate(side, ITLB, line >> page_shift, page_shift, now)
+        if side.held[line]:
+            continue
+        fill(side, L1I, line, now)
+        side.held[line] = HELD
+        longs[L1I_MISSES] += 1
+        read_below(longs, side.words, line << shift, 0)
+
+
+@inline_kernel
+def fill(side: Side, cache: int, line: Integer, now: Integer) -> tuple[Integer, Integer]:
+    """Fill ``line`` into the first-level ``cache``. The line that makes room for it, and what the table said of that,
+    0 where a way was empty."""
+    longs, words, held = side.longs, side.words, side.held
+    ways, set_ = longs[cache + M_WAYS], line & longs[cache + M_SET_MASK]
+    first = longs[cache + M_BASE] + set_ * ways
+    way = next_place(longs, cache, first, ways, side.next_ways, set_)
+    if way == ways:
+        way = oldest_line(side, first, ways, now)
+    place = first + way
+    victim, state = np.int64(words[place]) >> 1, np.int64(0)
+    if victim < len(held):
+        state = np.int64(held[victim]) & (PAGE_OUT - 1)
+        held[victim] = 0
+    enter(longs, words, cache, place, line)
+    return victim, state
+
+
+@inline_kernel
+def oldest_line(side: Side, first: Integer, ways: Integer, now: Integer) -> Integer:
+    """The way of a full set at ``first`` whose line was accessed longest ago."""
+    found, oldest = np.int64(0), np.int64(-1)
+    for way in range(ways):
+        age = (now - np.int64(side.times[np.int64(side.words[first + way]) >> 1])) & 0xFFFFFFFF
+        if age > oldest:
+            found, oldest = np.int64(way), age
+    return found
+
+
+@inline_kernel
+def next_place(
+    longs: Longs, cache: int, first: Integer, ways: Integer, next_ways: Longs, set_: Integer
+) -> Integer:  # fmt: skip
+    """The way of the set at ``first`` that is filled next: round and round, at random once no way is empty, or, with
+    LRU replacement, none then, which is ``ways``."""
+    way = next_ways[set_]
+    policy = longs[cache + M_POLICY]
+    if policy == POLICY_LRU:
+        next_ways[set_] = min(way + 1, ways)
+        return way
+    if policy == POLICY_RANDOM and longs[STAMPS + first + way] > 0:
+        return next_random(longs, cache) % ways
+    next_ways[set_] = way + 1 if way + 1 < ways else 0
+    return way
+
+
+@inline_kernel
+def enter(longs: Longs, words: Words, cache: int, place: Integer, line: Integer) -> None:
+    """Let ``place`` hold ``line``, clean."""
+    words[place] = line << 1
+    longs[cache + M_CLOCK] += 1
+    longs[STAMPS + place] = longs[cache + M_CLOCK]
+
+
+@inline_kernel
+def translate(side: Side, tlb: int, page: Integer, shift: Integer, now: Integer) -> Integer:
+    """Look ``page``, of ``1 << shift`` lines, up in the TLB; 1 for a miss."""
+    longs, words = side.longs, side.words
+    place = np.int64(words[longs[tlb + M_HINTS] + (page & longs[tlb + M_HINT_MASK])])
+    if np.int64(words[place]) >> 1 == page:
+        side.page_times[place - longs[tlb + M_BASE]] = now
+        return 0
+    return find_page(side, np.int64(tlb), page, shift, now)
+
+
+@kernel
+def find_page(side: Side, tlb: int, page: int, shift: int, now: int) -> Integer:
+    """`translate` for a page that is not where its hint says."""
+    longs, words, held = side.longs, side.words, side.held
+    base, ways, set_ = longs[tlb + M_BASE], longs[tlb + M_WAYS], page & longs[tlb + M_SET_MASK]
+    first = base + set_ * ways
+    way = find_tag(words, first, ways, page)
+    missed = way < 0
+    if missed:
+        way = next_place(longs, tlb, first, ways, side.next_pages, set_)
+        if way == ways:
+            way = oldest_page(side, first - base, first, ways, shift, now)
+        victim = np.int64(words[first + way]) >> 1
+        if victim << shift < len(held):
+            for line in range(victim << shift, victim + 1 << shift):
+                held[line] |= PAGE_OUT if held[line] else 0
+        for line in range(page << shift, page + 1 << shift):
+            held[line] &= PAGE_OUT - 1
+        enter(longs, words, tlb, first + way, page)
+    words[longs[tlb + M_HINTS] + (page & longs[tlb + M_HINT_MASK])] = first + way
+    side.page_times[first + way - base] = now
+    return np.int64(missed)
+
+
+@inline_kernel
+def oldest_page(
+    side: Side, first_time: Integer, first: Integer, ways: Integer, shift: Integer, now: Integer
+) -> Integer:  # fmt: skip
+    """The way of a full set of a TLB, at ``first`` and among the times at ``first_time``, whose page, of ``1 << shift``
+    lines, was accessed longest ago. The page that seems oldest is looked at again, until what is known of it is its
+    last access."""
+    while True:
+        found, oldest = np.int64(0), np.int64(-1)
+        for way in range(ways):
+            age = (now - np.int64(side.page_times[first_time + way])) & 0xFFFFFFFF
+            if age > oldest:
+                found, oldest = np.int64(way), age
+        if 1 << shift > MOST_LINES:
+            return found
+        page, youngest = np.int64(side.words[first + found]) >> 1, oldest
+        for line in range(page << shift, page + 1 << shift):
+            youngest = min(youngest, (now - np.int64(side.times[line])) & 0xFFFFFFFF)
+        if youngest >= oldest:
+            return found
+        side.page_times[first_time + found] = now - youngest

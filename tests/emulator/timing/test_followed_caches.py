@@ -1,0 +1,206 @@
+"""Caches that follow fast execution, against the same caches in full simulation, in every tier."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from signal import SIGSEGV
+from typing import Any
+
+import numpy as np
+import pytest
+
+from emulator.events import FULL_RECORD, TraceSelection
+from emulator.machine import Machine
+from emulator.timing import layout
+from emulator.timing.followed_caches import FollowedCaches, line_bits
+from emulator.timing.inorder import InOrderCore
+from emulator.timing.machine_config import MachineConfig
+from emulator.timing.machine_events import Event
+from emulator.timing.machine_file import load_machine
+from instrumenter.building.program_build import build_program
+from tests.emulator.timing.tiers import TIERS
+
+GUEST = Path(__file__).parents[1] / "guest"
+MACHINES = Path(__file__).parents[3] / "configs" / "machines"
+SMALL = {"l1d": {"size_bytes": 2048}, "l1i": {"size_bytes": 1024}, "l2": {"size_bytes": 8192}}
+EVENTS = [
+    Event.L1D_LOAD_MISSES, Event.L1D_STORE_MISSES, Event.L1D_WRITEBACKS, Event.L1I_MISSES, Event.L2_ACCESSES,
+    Event.L2_MISSES, Event.L2_DATA_MISSES, Event.L2_WRITEBACKS, Event.MEMORY_READS, Event.MEMORY_WRITES,
+    Event.ITLB_MISSES, Event.DTLB_MISSES,
+]  # fmt: skip
+CACHES = (layout.L1D, layout.L1I, layout.L2, layout.ITLB, layout.DTLB)
+
+
+def desktop(policy: str, **changes: dict[str, Any]) -> MachineConfig:
+    """The desktop machine with small caches of one policy, which a small program misses often, and ``changes``."""
+    config = load_machine(MACHINES / "desktop.yaml")
+    caches = {
+        level: getattr(config, level).model_copy(update={"replacement": policy} | SMALL[level] | changes.pop(level, {}))
+        for level in SMALL
+    }
+    small = {"entries": 8, "associativity": 4, "replacement": policy}
+    tlbs = {tlb: getattr(config, tlb).model_copy(update=small | changes.pop(tlb, {})) for tlb in ("itlb", "dtlb")}
+    others = {part: getattr(config, part).model_copy(update=changed) for part, changed in changes.items()}
+    return config.model_copy(update=caches | tlbs | others)
+
+
+CONFIGS = {
+    "by use": desktop("lru"),
+    "in turn": desktop("fifo"),
+    "at random": desktop("random"),
+    "mixed": desktop("lru", l1i={"replacement": "random"}, l2={"replacement": "fifo"}, dtlb={"replacement": "random"}),
+    "short lines": desktop("lru", l1d={"line_bytes": 32}, l1i={"line_bytes": 16}),
+    "one way": desktop("lru", l1d={"associativity": 1}, l1i={"associativity": 1}, dtlb={"associativity": 1}),
+    "no allocation": desktop("lru", l1d={"write_allocate": False}),
+    "large pages": desktop("lru", memory={"page_bytes": 1 << 16}),
+    "without second level": desktop("lru").model_copy(update={"l2": None}),
+    "without TLBs": desktop("fifo").model_copy(update={"itlb": None, "dtlb": None}),
+}
+
+
+@pytest.fixture(scope="module")
+def program() -> Path:
+    return build_program([GUEST / "mixture.c"], ["-O1"], libraries=["-lm"]).elf_path
+
+
+def contents(core: InOrderCore, cache: int, dirty: bool = True) -> list[list[int]]:
+    """The tags of each set, the one filled or used first first; without ``dirty`` the lines."""
+    longs, words = core._longs, core._words
+    ways, sets = int(longs[cache + layout.M_WAYS]), int(longs[cache + layout.M_SET_MASK]) + 1
+    places = int(longs[cache + layout.M_BASE]) + np.arange(sets * ways).reshape(sets, ways)
+    order = np.argsort(longs[layout.STAMPS + places], axis=1)
+    return [[tag if dirty else tag >> 1 for tag in tags] for tags in np.take_along_axis(words[places], order, 1)]
+
+
+_simulated: dict[tuple[str, int], InOrderCore] = {}
+
+
+def in_full(program: Path, config: MachineConfig, instructions: int) -> InOrderCore:
+    """The core after ``instructions`` in full simulation, which is done once for each machine."""
+    key = config.model_dump_json(), instructions
+    if key not in _simulated:
+        _simulated[key] = core = InOrderCore(config, 1)
+        with Machine(program, ["2"], consumers=[core]) as machine:
+            machine.advance_to_instructions(instructions)
+            machine.drain()
+    return _simulated[key]
+
+
+def follow(machine: Machine, core: InOrderCore) -> FollowedCaches:
+    """Caches like those of ``core`` that follow ``machine`` from now on."""
+    bits = line_bits(core.config)
+    caches = core.followed_caches(machine.follow_lines(bits))
+    machine.observe(TraceSelection(followed_lines=bits, exact_stop=True))
+    return caches
+
+
+def followed(program: Path, config: MachineConfig, instructions: int, tier: dict[str, Any]) -> InOrderCore:
+    """A core with the contents, and as its counters the events, of caches that followed so many instructions."""
+    core = InOrderCore(config, 1)
+    with Machine(program, ["2"], **tier) as machine:
+        caches = follow(machine, core)
+        machine.advance_to_instructions(instructions)
+        core.adopt(caches.contents(machine.instructions))
+        core.counters[:] = caches.events
+    return core
+
+
+def assert_alike(found: InOrderCore, expected: InOrderCore) -> None:
+    for cache in CACHES:
+        assert contents(found, cache) == contents(expected, cache), cache
+    assert found.counters[EVENTS].tolist() == expected.counters[EVENTS].tolist()
+    assert any(tag != layout.INVALID_TAG for tags in contents(found, layout.L1D) for tag in tags)
+
+
+@pytest.mark.parametrize("name", list(CONFIGS))
+@pytest.mark.parametrize("tier", ["interpreted", "templates", "optimised", "background"])
+def test_they_are_those_of_full_simulation(program: Path, tier: str, name: str) -> None:
+    config = CONFIGS[name]
+    assert_alike(followed(program, config, 400_000, TIERS[tier]), in_full(program, config, 400_000))
+
+
+@pytest.mark.parametrize("name", ["by use", "at random"])
+def test_the_oracle_leaves_them_too(program: Path, name: str) -> None:
+    config = CONFIGS[name]
+    assert_alike(followed(program, config, 60_000, TIERS["oracle"]), in_full(program, config, 60_000))
+
+
+@pytest.mark.parametrize("name", ["by use", "in turn", "at random"])
+def test_a_core_goes_on_from_them(program: Path, name: str) -> None:
+    """What it counts from there on is what full simulation counts, and the caches follow meanwhile."""
+    config = CONFIGS[name]
+    core, expected = InOrderCore(config, 1), in_full(program, config, 230_000).counters
+    before = in_full(program, config, 200_000).counters
+    with Machine(program, ["2"]) as machine:
+        caches = follow(machine, core)
+        machine.advance_to_instructions(200_000)
+        core.adopt(caches.contents(machine.instructions))
+        machine.observe(TraceSelection(followed_lines=line_bits(config)) | FULL_RECORD, [core])
+        machine.advance_to_instructions(230_000)
+        machine.drain()
+        assert core.counters[EVENTS].tolist() == (expected - before)[EVENTS].tolist()
+        assert caches.events[EVENTS].tolist() == expected[EVENTS].tolist()
+
+
+@pytest.mark.parametrize("name", ["by use", "mixed"])
+def test_they_go_back(program: Path, name: str) -> None:
+    """To what they were before another part of the program ran, whatever that did."""
+    core = InOrderCore(CONFIGS[name], 1)
+    found = []
+    with Machine(program, ["2"]) as machine:
+        caches = follow(machine, core)
+        machine.advance_to_instructions(150_000)
+        saved, state = machine.snapshot(), caches.state(machine.instructions)
+        for _ in range(3):
+            caches.clear_events()
+            machine.advance_to_instructions(400_000)
+            core.adopt(caches.contents(machine.instructions))
+            found.append((caches.events[EVENTS].tolist(), [contents(core, cache) for cache in CACHES]))
+            machine.restore(saved)
+            caches.restore(state)
+    assert found[0] == found[1] == found[2]
+    assert sum(found[0][0]) > 500
+
+
+def test_of_large_pages_the_last_access_that_was_passed_on_counts(program: Path) -> None:
+    config = desktop("lru", memory={"page_bytes": 1 << 21}, dtlb={"entries": 2, "associativity": 2})
+    found, expected = followed(program, config, 400_000, TIERS["optimised"]), in_full(program, config, 400_000)
+    assert contents(found, layout.L1D) == contents(expected, layout.L1D)
+    assert found.counters[Event.DTLB_MISSES] == pytest.approx(expected.counters[Event.DTLB_MISSES], rel=0.2, abs=3)
+
+
+def test_a_written_through_store_is_not_passed_on_where_it_hits(program: Path) -> None:
+    """The first level has what full simulation has; the second has the same lines."""
+    config = desktop("fifo", l1d={"write_policy": "write_through"})
+    found, expected = followed(program, config, 400_000, TIERS["optimised"]), in_full(program, config, 400_000)
+    for cache in (layout.L1D, layout.L1I, layout.DTLB):
+        assert contents(found, cache) == contents(expected, cache)
+    assert contents(found, layout.L2, dirty=False) == contents(expected, layout.L2, dirty=False)
+
+
+def test_a_fault_touches_no_table_of_the_host(tmp_path: Path) -> None:
+    """An access outside of the address space has no line and no page."""
+    (tmp_path / "wild.c").write_text(
+        "int main(void) { return *(volatile int *)(-64L) + *(volatile int *)0x7ffffffcL; }"
+    )
+    elf = build_program([tmp_path / "wild.c"], ["-O1"]).elf_path
+    for tier in TIERS.values():
+        core = InOrderCore(CONFIGS["by use"], 1)
+        with Machine(elf, **tier) as machine:
+            caches = follow(machine, core)
+            assert machine.run().signal == SIGSEGV
+            core.adopt(caches.contents(machine.instructions))
+        assert any(tag != layout.INVALID_TAG for tags in contents(core, layout.L1D) for tag in tags)
+
+
+def test_a_selection_needs_tables_of_its_lines(program: Path) -> None:
+    with Machine(program) as machine:
+        with pytest.raises(ValueError, match=r"lines of \(6, 6\) bits are to be followed, but follow_lines has"):
+            machine.observe(TraceSelection(followed_lines=(6, 6)))
+        machine.follow_lines((6, 6))
+        machine.observe(TraceSelection(followed_lines=(6, 6)))
+        with pytest.raises(ValueError, match="got lines of 8192 bytes, expected a power of two from 4 to 4096"):
+            machine.follow_lines((6, 13))
+    with pytest.raises(ValueError, match=r"lines of \(6, 6\) and \(5, 0\) bits, expected one core's"):
+        TraceSelection(followed_lines=(6, 6)) | TraceSelection(followed_lines=(5, 0))
+    assert (TraceSelection(counts=True) | TraceSelection(followed_lines=(5, 0))).followed_lines == (5, 0)
