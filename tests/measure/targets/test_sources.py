@@ -54,7 +54,7 @@ def key_after(change: str, target: str, monkeypatch: pytest.MonkeyPatch) -> str:
     [
         ("emulator/timing/inorder.py", {"emulated", "cycleclose"}),
         ("common/distinct.py", {"emulated", "cycleclose"}),
-        ("measure/cycle_close/reuse_kernel.py", {"cycleclose"}),
+        ("measure/cycle_close/live_counts_kernel.py", {"cycleclose"}),
         ("measure/targets/cycleclose.py", {"cycleclose"}),
         ("measure/targets/second_run.py", {"emulated", "cycleclose"}),
         ("measure/targets/program_file.py", {"emulated", "cycleclose", "host"}),
