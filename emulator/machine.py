@@ -118,6 +118,7 @@ class Machine:
         space = AddressSpace(memory)
         self.facts: BlockFacts = space.cache.facts
         events = GuestEvents()
+        self._written_by_translations: list[object] = []  # which have the addresses of what these hold
         self._observers = Observers(self.hart, self.facts, core, consumers, events)
         self._time = time = VirtualTime(core, clock_hz, self._observers.drain)
         kernel = LinuxKernel(
@@ -238,18 +239,22 @@ class Machine:
 
     def hold_directions(self, entries: int, history_bits: int) -> HeldDirections:
         """Counters of a branch predictor for the directions of branches: ``entries``, a power of two, by address and
-        ``history_bits`` outcomes. Translations keep them up to date while its ``call`` is in a selection's ``inline``;
-        the caller keeps it alive."""
+        ``history_bits`` outcomes. Translations keep them up to date while its ``call`` is in a selection's
+        ``inline``."""
         from emulator.engine.instrument.held_directions import HeldDirections
 
-        return HeldDirections(entries, history_bits)
+        held = HeldDirections(entries, history_bits)
+        self._written_by_translations.append(held)
+        return held
 
     def hold_targets(self, entries: int) -> HeldTargets:
         """A table of the targets of indirect jumps and calls, with ``entries``, a power of two. Translations keep it up
-        to date while its ``call`` is in a selection's ``inline``; the caller keeps it alive."""
+        to date while its ``call`` is in a selection's ``inline``."""
         from emulator.engine.instrument.held_targets import HeldTargets
 
-        return HeldTargets(entries)
+        held = HeldTargets(entries)
+        self._written_by_translations.append(held)
+        return held
 
     def counter_totals(self, addresses: Sequence[int]) -> CounterTotals:
         """Totals of 64-bit counters at these guest addresses of the current program, over the current process and all

@@ -58,7 +58,8 @@ def command_seconds(job: Job, repeats: int, folder: Path) -> tuple[float, dict[s
     stdin = ["--stdin", str(job.stdin)] if job.stdin else []
     for machine in MACHINES:
         file = ROOT / "configs" / "machines" / f"{machine}.yaml"
-        options = ["cycleclose", "--machine", str(file), "--out", str(folder / machine), *stdin]
+        out = folder / f"{job.program.parent.name}-{machine}"  # a folder of another program's results is refused
+        options = ["cycleclose", "--machine", str(file), "--out", str(out), *stdin]
         commands[machine] = [sys.executable, "-c", "from measure.cli import main; main()", *options, *guest]
     least = dict.fromkeys(commands, float("inf"))
     for repeat in range(-WARM_UP_RUNS, repeats):

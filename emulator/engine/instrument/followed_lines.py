@@ -102,6 +102,7 @@ class FollowedLines:
                 raise ValueError(f"got lines of {1 << bits} bytes, expected a power of two from 4 to 4096")
         self.line_bits = line_bits
         self._hart = hart
+        self._calls: tuple[Call, ...] = ()
         self._tables = [Table(size << (32 - bits)) for size in (1, 4) for bits in line_bits]
         self.data, self.code = (table.view("u1") for table in self._tables[:2])
         self.data_times, self.code_times = (table.view("u4") for table in self._tables[2:])
@@ -113,7 +114,8 @@ class FollowedLines:
         hart.set("fetch_gate", Entry.get().fetch_gate)
 
     def connect(self, access: Call, fetch: Call) -> None:
-        """Call ``access`` for missing data and ``fetch`` for missing code; the caller keeps both alive."""
+        """Call ``access`` for missing data and ``fetch`` for missing code."""
+        self._calls = access, fetch  # translations have their addresses
         for name, call in (("access", access), ("fetch", fetch)):
             self._hart.set(f"{name}_missing", call.function)
             self._hart.set(f"{name}_argument", call.argument)

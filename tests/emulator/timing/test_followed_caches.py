@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+from dataclasses import replace
 from pathlib import Path
 from signal import SIGSEGV
 from typing import Any
@@ -18,6 +20,7 @@ from emulator.timing.machine_config import MachineConfig
 from emulator.timing.machine_events import Event
 from emulator.timing.machine_file import load_machine
 from instrumenter.building.program_build import build_program
+from measure.cycle_close.live_counts import Following
 from tests.emulator.timing.tiers import TIERS
 
 GUEST = Path(__file__).parents[1] / "guest"
@@ -198,6 +201,20 @@ def test_a_fault_touches_no_table_of_the_host(tmp_path: Path) -> None:
             assert machine.run().signal == SIGSEGV
             core.adopt(caches.contents(machine.instructions))
         assert any(tag != layout.INVALID_TAG for tags in contents(core, layout.L1D) for tag in tags)
+
+
+def test_nobody_else_has_to_keep_what_translations_write(program: Path) -> None:
+    """They have addresses alone: of caches, targets and directions that nothing else refers to."""
+    config = CONFIGS["mixed"]
+    with Machine(program, ["2"], name="program") as machine:
+        following = Following(machine, InOrderCore(config, 1))
+        inline = *following.selection.inline, machine.hold_directions(512, 4).call
+        machine.observe(replace(following.selection, inline=inline))
+        del following, inline
+        gc.collect()
+        blocks = [np.ones(n, np.int64) for n in (6, 72, 520) for _ in range(200)]  # memory that was freed is in use
+        machine.advance_to_instructions(400_000)
+    assert all((block == 1).all() for block in blocks)
 
 
 def test_a_selection_needs_tables_of_its_lines(program: Path) -> None:
