@@ -16,8 +16,8 @@ _INSTRUCTIONS_A_REFERENCE = 3  # roughly; converts the warm-up window before an 
 
 
 class DetailedRun:
-    """Runs ``machine`` forward, from one chosen interval to the next. ``following``: caches that follow it, for a
-    warm-up by lines, or for whoever made them.
+    """Runs ``machine`` forward, from one chosen interval to the next. ``following``: caches that follow the machine
+    meanwhile; the core gets their contents before an interval if settings say ``warm_up="lines"``.
 
     ``fast``: the selection between these, with what keeps parts of the core up to date; ``mispredicted``: branches
     meanwhile, (1,), live, or `UNKNOWN`.

@@ -51,7 +51,7 @@ def completed(
     estimate: NDArray[np.float64], static: NDArray[np.int64], counted: NDArray[np.float64], config: MachineConfig
 ) -> NDArray[np.float64]:
     """The events of intervals, (..., N_EVENTS), from an ``estimate`` of them: with their exact ``static`` events,
-    (..., N_STATIC), and those that were ``counted``, (..., COUNTED), where these are not NaN; and possible together,
+    (..., N_STATIC); with the events that fast execution has ``counted``, (..., COUNTED), where these are not NaN; and
     with cycles enough to issue the instructions and to stall."""
     mispredicted = counted[..., Event.BRANCHES_MISPREDICTED]
     found = possible(with_mispredictions(with_static_events(estimate, static), mispredicted, config))
