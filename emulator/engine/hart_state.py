@@ -83,6 +83,9 @@ _GUEST_MXCSR = OFFSETS["guest_mxcsr"] >> 2
 # address bits, and mispredict at every store if two lines in use collide.
 COUNTS_OFFSET = 4096 + 2048 + 64
 MAX_BLOCKS = 1 << 21
+MAX_CALLS = 16  # inline functions and column sets of a selection
+# An entry of ``inline_map``: a bit for each function and column set that takes the instruction, its class, its word.
+CLASS_SHIFT, WORD_SHIFT = MAX_CALLS, 32
 COUNTERS_OFFSET = COUNTS_OFFSET + 8 * MAX_BLOCKS
 
 CANONICAL_EMPTY_RESERVATION = (1 << 64) - 1

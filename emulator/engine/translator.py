@@ -28,7 +28,7 @@ from emulator.engine.decode.operations import OPERATION_DTYPE
 from emulator.engine.emit.emitter import DECLARATIONS, METADATA
 from emulator.engine.emit.region_symbols import contains_numbers, counters_of, counts_branches, numbers_of
 from emulator.engine.hart_state import COUNTERS_OFFSET, Hart
-from emulator.engine.instrument.inline_functions import Inline, InlineTables, texts_of
+from emulator.engine.instrument.inline_functions import Inline, InlineTables, select_by_class, texts_of
 from emulator.engine.persist.hand_over import regions_to_save
 from emulator.engine.persist.pending import CodeSource, PendingTranslations
 from emulator.engine.persist.program_translations import ProgramTranslations
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 OPTIMISE_EXECUTIONS = 5000  # hotness threshold: executions outside of optimised regions
 PLANNING_FACTOR = 20  # hotness thresholds from which a block is planned for the next process
 _MAX_EXECUTIONS = 1 << 30
-_DISCOVERED_AT_ONCE = 32  # blocks
 
 
 class Translator:
@@ -86,6 +85,7 @@ class Translator:
         )
         self._tiers: dict[tuple[TraceSelection, bool], Tier] = {}
         self._inline: dict[tuple[Inline, ...], InlineTables] = {}
+        self._entered_by_kernel: InlineTables | None = None  # the tables that the discovery kernel enters blocks in
         self.tier: Tier
         self._translating: Tier  # the tier that new translations belong to
         self._counted_for: Tier | None = None  # the tier whose executions the descriptors count
@@ -123,14 +123,18 @@ class Translator:
         if tables is None:
             tables = self._inline[calls] = InlineTables(calls)
             tables.add_blocks(self.cache.facts, self.cache.numbers())
+        if select_by_class(calls) and tables is not self._entered_by_kernel and self.block_table.watch(tables):
+            self._entered_by_kernel = tables
         functions, map_address = tables.set_states(calls, self._compiler)
         self.hart.set("inline", functions)
         self.hart.set("inline_map", map_address)
 
-    def _note_inline(self, numbers: Collection[int]) -> None:
-        """Enter the instructions of new blocks in the tables of inline functions."""
+    def _note_inline(self, numbers: Collection[int], by_kernel: bool) -> None:
+        """Enter the instructions of new blocks in the tables of inline functions. ``by_kernel``: the discovery kernel
+        found them, and has entered them in one."""
         for tables in self._inline.values():
-            tables.add_blocks(self.cache.facts, numbers)
+            if not by_kernel or tables is not self._entered_by_kernel:
+                tables.add_blocks(self.cache.facts, numbers)
 
     def step_exactly(self, on: bool) -> None:
         """Switch to the interpreting tier, which stops exactly where the budget ends, or back to translations.
@@ -183,7 +187,7 @@ class Translator:
         fallback = self.tier.interpreter
         if self.tier.hook or not self._discover_by_kernel(pc):
             block = self.cache.get(pc)
-            self._note_inline([block.number])
+            self._note_inline([block.number], by_kernel=False)
             self.block_table.add(block, self._next_threshold(0))
             fallback = self.fallbacks.of_block(self.tier, block)
         dispatch_table = self.tier.dispatch_table.view("u8")
@@ -195,17 +199,9 @@ class Translator:
             self.fallbacks.install_templates(self.tier, np.array([pc >> 1]))
 
     def _discover_by_kernel(self, pc: int) -> bool:
-        """Let the discovery kernel decode the block at ``pc``; False where Python has to.
-
-        A return to Python costs more than the kernel needs for many blocks. Where intervals are counted and an
-        analyzer's inline functions are called, too, the interpreter discovers no blocks, so the blocks that probably
-        follow are discovered along with this one.
-        """
+        """Let the discovery kernel decode the block at ``pc``; False where Python has to."""
         if not self.block_table.number_of(pc):
-            selection = self.tier.selection
-            near = _DISCOVERED_AT_ONCE if selection.counts and selection.inline else 1
-            tier, hotness_threshold = self.tier, self._next_threshold(0)
-            numbers = self.block_table.discover_near(pc, tier, tier.interpreter, hotness_threshold, near)
+            numbers = self.block_table.discover(pc, self.tier, self.tier.interpreter, self._next_threshold(0))
             if not len(numbers):
                 return False
             self._add_to_tiers(numbers)
@@ -214,7 +210,7 @@ class Translator:
     def _add_to_tiers(self, numbers: NDArray[np.int64]) -> None:
         """Make blocks that are new in the translating tier known to the exact tier and to inline functions, too."""
         if self._inline:
-            self._note_inline(numbers.tolist())
+            self._note_inline(numbers.tolist(), by_kernel=True)
         tier = self._translating
         exact = None if tier.interpret_only else self._tiers.get((tier.selection, True))
         if exact is not None:
@@ -222,12 +218,12 @@ class Translator:
             dispatch_table = exact.dispatch_table.view("u8")
             dispatch_table[places[dispatch_table[places] == 0]] = exact.interpreter
 
-    def begin_run(self, may_discover: bool = True) -> None:
+    def begin_run(self) -> None:
         """Prepare a run: let the interpreter call the discovery kernel itself, unless Python has to see new blocks."""
         tier = self.tier
-        if self.block_table.ready is tier and may_discover:
+        if self.block_table.ready is tier:
             return
-        if tier.hook or not may_discover:
+        if tier.hook or not select_by_class(tier.selection.inline):
             self.disable_discovery()
         elif self.block_table.begin_run(tier, tier.interpreter, self._next_threshold(0)):
             self.hart.set("dispatch_miss", tier.interpreter)
@@ -313,7 +309,8 @@ class Translator:
         if not valid:
             return
         pcs = {pc for region, _ in valid for pc in region.pcs}
-        self._note_inline(self.block_table.discover_all(pcs, tier, tier.interpreter, self._next_threshold(0)).tolist())
+        found = self.block_table.discover_all(pcs, tier, tier.interpreter, self._next_threshold(0))
+        self._note_inline(found.tolist(), by_kernel=False)
         for other in self._tiers.values():
             self.fallbacks.install(other)
         built, planned = [], []

@@ -155,8 +155,7 @@ class TranslatedRunner:
             time, translator = self._time, self.translator
             slice_end = time.instructions + self._slice_instructions
             translator.step_exactly(False)
-            # With inline functions new blocks have to be entered in their tables before they run.
-            translator.begin_run(may_discover=not self._observers.selection.inline)
+            translator.begin_run()
             time.instructions, exactly, reason = writer.run(
                 self._entry.enter_address, translator.fast_and_exact(), LONGEST_PATH, length, min(stop, slice_end),
                 translator.block_table.n_blocks(),

@@ -101,9 +101,10 @@ def search(longs: np.ndarray, words: np.ndarray, cache: int, line: int, dirty: i
         return HIT
     if allocate == 0:
         return MISS
-    way = find_oldest(longs, first, ways)
-    if policy == POLICY_RANDOM and longs[STAMPS + first + way] > 0:
+    if policy == POLICY_RANDOM and longs[STAMPS + first + ways - 1] > 0:  # the last way is filled last
         way = next_random(longs, cache) % ways
+    else:
+        way = find_oldest(longs, first, ways)
     place = first + way
     victim = np.int64(words[place])
     words[place] = line << 1 | dirty

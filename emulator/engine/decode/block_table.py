@@ -18,13 +18,13 @@ from emulator.engine.decode.discovery import Discovery
 from emulator.engine.decode.discovery_kernel import ASK_PYTHON
 from emulator.engine.decode.operations import DESCRIPTOR_DTYPE, operations_of
 from emulator.engine.hart_state import MAX_BLOCKS, Hart
+from emulator.engine.instrument.inline_functions import InlineTables
 from emulator.engine.persist.pending import CodeSource
 from emulator.engine.tiering.tiers import Tier
 from emulator.errors import TooMuchCode
 from emulator.events import OpClass
 
-# numpy takes ten times as long to compare with an Enum
-_BRANCH, _CALL, _INDIRECT_CALL = int(OpClass.BRANCH), int(OpClass.CALL), int(OpClass.INDIRECT_CALL)
+_CALL = int(OpClass.CALL)  # numpy takes ten times as long to compare with an Enum
 _NOTHING = np.zeros(0, np.int64)
 
 
@@ -162,6 +162,15 @@ class BlockTable:
         self.ready = tier
         return True
 
+    def watch(self, tables: InlineTables) -> bool:
+        """Let the kernel enter the blocks that it discovers from now on in ``tables``, whose calls select by class;
+        False where only Python discovers blocks."""
+        if self._kernel is None:
+            return False
+        self._kernel.watch(tables.by_class, tables.inline_map)
+        self.ready = None
+        return True
+
     def disable_discovery(self) -> None:
         """Leave discovery to Python, until `begin_run`."""
         self.ready = None
@@ -224,27 +233,16 @@ class BlockTable:
         self.ready = None
         return np.concatenate(found)
 
-    def discover_near(self, pc: int, tier: Tier, fallback: int, threshold: int, at_most: int) -> NDArray[np.int64]:
-        """Discover the block at ``pc`` and the blocks that control may reach from it before an indirect jump, about
-        ``at_most`` in all. Gives the numbers of the new blocks: none where the kernel cannot discover the first one."""
+    def discover(self, pc: int, tier: Tier, fallback: int, threshold: int) -> NDArray[np.int64]:
+        """Let the kernel discover the block at ``pc``; its number, or none where the kernel cannot."""
         kernel = self._kernel
         if kernel is None or self._cache.number_of(pc) is not None:
             return _NOTHING
         kernel.begin(fallback, tier.dispatch_table.address, threshold, len(self))
         self._index[pc >> 1] = 0
-        found, pcs, n = [], [pc], 0
-        while pcs and n < at_most:
-            for one in pcs[: at_most - n]:
-                kernel.discover(one)
-            numbers = self.end_run()
-            found.append(numbers)
-            n += len(numbers)
-            blocks = self._cache.facts.blocks[numbers]
-            kinds, known = blocks["terminator"], blocks["target_known"] != 0
-            comes_back = (kinds == _BRANCH) | (kinds == _CALL) | (kinds == _INDIRECT_CALL)
-            pcs = [*blocks["target_pc"][known].tolist(), *blocks["end_pc"][comes_back].tolist()]
+        kernel.discover(pc)
         self.ready = None
-        return np.concatenate(found)
+        return self.end_run()
 
     def close(self) -> None:
         """Empty the table; its blocks do not run again."""

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.file_cache import checked_or_made, object_path
+from emulator.engine.address_tables import Table
 from emulator.engine.blocks import BlockCache
 from emulator.engine.codegen.compiler import Compiler
 from emulator.engine.decode import discovery_kernel as k
@@ -44,7 +45,7 @@ _PC, _FALLBACK, _THRESHOLD, _OPERATIONS_AT = (_WORD[name] for name in ("pc", "fa
 _N_BLOCKS, _N_INSTRUCTIONS, _N_OPERATIONS, _N_DESCRIPTORS = (
     _WORD[name] for name in ("n_blocks", "n_instructions", "n_operations", "n_descriptors")
 )
-_STRUCTURES = (k.GuestCode, k.BlockTables, k.InstructionSet, k.Interned, k.Shadow)
+_STRUCTURES = (k.GuestCode, k.BlockTables, k.InstructionSet, k.Interned, k.Shadow, k.Watches)
 _PLACE = {name: place for place, name in enumerate(["job", *(name for one in _STRUCTURES for name in one._fields)])}
 
 
@@ -95,6 +96,12 @@ class Discovery:
         """Put the addresses of arrays into the kernel's argument, by name."""
         for name, one in arrays.items():
             self._addresses[_PLACE[name]] = one.ctypes.data
+
+    def watch(self, by_class: NDArray[np.uint64], inline_map: Table) -> None:
+        """Enter the instructions of all blocks discovered from now on in ``inline_map``; see `k.Watches`."""
+        self._put(by_class=by_class)
+        self._addresses[_PLACE["inline_map"]] = inline_map.address
+        self._words[_WORD["has_watches"]] = 1
 
     def begin(self, fallback: int, dispatch_table: int, threshold: int, n_descriptors: int) -> None:
         """Make room and set the job's parameters: the host function ``fallback`` runs new blocks, ``dispatch_table`` is
@@ -164,6 +171,7 @@ def _kernel(compiler: Compiler) -> tuple[int, k.InstructionSet]:
         arguments = (
             one(k.JOB_DTYPE), k.GuestCode(one(np.uint8), one(np.uint8)), tables, isa,
             k.Interned(one(np.uint32), one(np.uint32)), k.Shadow(one(np.uint16), one(np.uint16), one(np.uint8)),
+            k.Watches(one(np.uint64), one(np.uint64)),
         )  # fmt: skip
         return kernel_text(_NAME, k.discover, k.HELPERS, arguments)
 

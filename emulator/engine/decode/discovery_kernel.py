@@ -24,18 +24,20 @@ from emulator.engine.decode.operations import (
     SET_ROUNDING,
     SLOW,
 )
+from emulator.engine.hart_state import CLASS_SHIFT, WORD_SHIFT
 from emulator.engine.instrument.followed_lines import COVERED_BYTES, FAR
 from emulator.events import MAX_BLOCK_INSTRUCTIONS, OpClass
 
 # The words of the job: the block's pc, the host function that runs it, its hotness threshold, the host address of the
-# operations, and the permission bit of code; the number of rows in each table, and the largest number of rows; whether
-# there are `Interned` blocks.
+# operations, the permission bit of code, and whether there are `Watches`; the number of rows in each table, and the
+# largest number of rows; whether there are `Interned` blocks.
 JOB_DTYPE = np.dtype(
     [
         (name, "i8")
         for name in (
-            "pc", "fallback", "threshold", "operations_at", "executable", "n_blocks", "n_instructions", "n_operations",
-            "n_descriptors", "max_blocks", "max_instructions", "max_operations", "max_descriptors", "has_interned",
+            "pc", "fallback", "threshold", "operations_at", "executable", "has_watches", "n_blocks", "n_instructions",
+            "n_operations", "n_descriptors", "max_blocks", "max_instructions", "max_operations", "max_descriptors",
+            "has_interned",
         )
     ]
 )  # fmt: skip
@@ -118,9 +120,17 @@ class Shadow(NamedTuple):
     flags: NDArray[np.uint8]
 
 
-def discover(jobs, guest, tables, isa, interned, shadow):  # type: ignore[no-untyped-def]
+class Watches(NamedTuple):
+    """Of the inline functions that select by class: ``by_class``, the bits of those that take a class; ``inline_map``,
+    by pc / 2, as `InlineTables.add_blocks` fills it."""
+
+    by_class: NDArray[np.uint64]
+    inline_map: NDArray[np.uint64]
+
+
+def discover(jobs, guest, tables, isa, interned, shadow, watches):  # type: ignore[no-untyped-def]
     """Decode the block at ``jobs[0].pc`` and let ``jobs[0].fallback`` run it; the number of its instructions, 0 for
-    none. The other arguments: `GuestCode`, `BlockTables`, `InstructionSet`, `Interned`, `Shadow`."""
+    none. The other arguments: `GuestCode`, `BlockTables`, `InstructionSet`, `Interned`, `Shadow`, `Watches`."""
     job = jobs[0]
     start = job.pc
     if start < 0 or start >= GUEST_SPACE or start & 1 or tables.block_index[start >> 1] != 0:
@@ -136,6 +146,9 @@ def discover(jobs, guest, tables, isa, interned, shadow):  # type: ignore[no-unt
         note(fact.pc, fact.word & 0xFFFF, shadow)
         if fact.length_bytes == 4:
             note(fact.pc + 2, np.int64(fact.word) >> 16, shadow)
+        if job.has_watches:
+            word = np.uint64(fact.op_class) << CLASS_SHIFT | np.uint64(fact.word) << WORD_SHIFT
+            watches.inline_map[fact.pc >> 1] = watches.by_class[fact.op_class] | word
     number: Any = np.int64(-1)
     if job.has_interned:
         number = interned_number(tables, interned, start, first, n)

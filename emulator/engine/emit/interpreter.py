@@ -21,11 +21,9 @@ from emulator.engine.decode.operations import (
 )
 from emulator.engine.emit.emitter import ADDRESS_LIMIT, RARELY
 from emulator.engine.emit.float_emitter import FloatEmitter
-from emulator.engine.hart_state import COUNTS_OFFSET, OFFSETS, Exit
+from emulator.engine.hart_state import CLASS_SHIFT, COUNTS_OFFSET, OFFSETS, WORD_SHIFT, Exit
 from emulator.engine.instrument.columns import column_places, emit_append, emit_begin, emit_commit
 from emulator.engine.instrument.inline_functions import (
-    CLASS_SHIFT,
-    WORD_SHIFT,
     Inline,
     address_of,
     emit_call,
@@ -300,11 +298,7 @@ class InterpreterEmitter(FloatEmitter):
         here = self.let("load i64, ptr %vpc")
         self.say(f"store i64 {here}, ptr {self.let(f'load ptr, ptr {table}')}")
         found = self.let(f"icmp sgt i64 {self.let(f'call i64 {discover}(ptr {table})')}, 0")
-        # With inline calls Python has to enter new blocks in ``inline_map`` first.
-        self.say(f"br i1 {found}, label %{'new' if self.selection.inline else 'head'}, label %missed")
-        if self.selection.inline:
-            self.start("new")
-            self._return_to_python(self.let("load i64, ptr %vpc"), Exit.BUDGET)
+        self.say(f"br i1 {found}, label %head, label %missed")
         self.start("missed")
         self._return_to_python(self.let("load i64, ptr %vpc"), Exit.MISS)
         self.start("badpc")

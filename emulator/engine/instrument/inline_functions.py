@@ -23,7 +23,7 @@ from emulator.engine.address_tables import GUEST_SPACE, Table
 from emulator.engine.blocks import Block, observed_class
 from emulator.engine.codegen.compiler import Compiler
 from emulator.engine.emit.emitter import DECLARATIONS, INVARIANT, Emitter
-from emulator.engine.hart_state import OFFSETS, STATE_BYTES
+from emulator.engine.hart_state import CLASS_SHIFT, MAX_CALLS, OFFSETS, STATE_BYTES, WORD_SHIFT
 from emulator.engine.instrument.columns import append
 from emulator.engine.oracle import Oracle
 from emulator.errors import EmulatorError
@@ -33,11 +33,9 @@ from emulator.isa.decode import Instruction, decode
 from emulator.isa.table import Row
 
 V = Any
-MAX_CALLS = 16  # inline functions and column sets of a selection: bits in the interpreter's ``inline_map``
 POINTERS = ("registers", "memory")  # fields that are arrays
 AFTER = ("value", "taken", "target", "rd")  # fields that are known only after the instruction
 _OPERANDS = ("rs1", "rs2", "rs3")
-CLASS_SHIFT, WORD_SHIFT = MAX_CALLS, 32
 Inline = InlineCall | ColumnSet
 _TRANSFERS = range(OpClass.BRANCH, OpClass.INDIRECT_CALL + 1)
 
@@ -84,8 +82,17 @@ _MXCSR = "declare void @llvm.x86.sse.ldmxcsr(ptr)\ndeclare void @llvm.x86.sse.st
 FUNCTIONS: dict[str, InlineFunction] = {}  # by name; a function is registered here before it is selected
 
 
+def select_by_class(calls: Iterable[Inline]) -> bool:
+    """Whether the class of an instruction tells which of ``calls`` take it: then the discovery kernel can enter new
+    blocks in their table, and else Python has to before they run."""
+    return not any(call.mnemonics or call.ranges for call in calls)
+
+
 class InlineTables:
-    """The tables through which translations and the interpreter find the functions and columns of one selection."""
+    """The tables through which translations and the interpreter find the functions and columns of one selection.
+
+    ``inline_map``: uint64 by pc / 2; ``by_class``: (classes,) uint64, the bits of the calls that take a class.
+    """
 
     def __init__(self, calls: Sequence[Inline]) -> None:
         if len(calls) > MAX_CALLS:
@@ -95,10 +102,10 @@ class InlineTables:
             )
         self._calls = calls
         self._functions: NDArray[np.uint64] = np.zeros((MAX_CALLS, 2), np.uint64)
-        self._map = Table(GUEST_SPACE * 4)
-        self._by_class: NDArray[np.uint64] = np.zeros(len(OpClass), np.uint64)  # bits of the calls that take a class
+        self.inline_map = Table(GUEST_SPACE * 4)
+        self.by_class: NDArray[np.uint64] = np.zeros(len(OpClass), np.uint64)
         for n, call in enumerate(calls):
-            self._by_class[list(call.kinds)] |= np.uint64(1 << n)
+            self.by_class[list(call.kinds)] |= np.uint64(1 << n)
 
     def set_states(self, calls: Sequence[Inline], compiler: Compiler) -> tuple[int, int]:
         """Fill in the current states of ``calls``; the host addresses of the function table and of ``inline_map``."""
@@ -107,13 +114,13 @@ class InlineTables:
             if isinstance(call, InlineCall):
                 address = FUNCTIONS[call.function].address(compiler, True)
             self._functions[n] = address, call.state
-        return self._functions.ctypes.data, self._map.address
+        return self._functions.ctypes.data, self.inline_map.address
 
     def add_blocks(self, facts: BlockFacts, numbers: Collection[int]) -> None:
         """Enter the instructions of these blocks in ``inline_map``, replacing those of another program."""
         rows = facts.instructions_of(np.fromiter(numbers, np.int64, len(numbers)))
         kinds, pcs = rows["op_class"], rows["pc"]
-        found = self._by_class[kinds]
+        found = self.by_class[kinds]
         if any(call.mnemonics for call in self._calls):
             words, inverse = np.unique(rows["word"], return_inverse=True)
             found |= np.array([self._of_word(int(word)) for word in words], np.uint64)[inverse]
@@ -123,7 +130,7 @@ class InlineTables:
                 found[~inside] &= np.uint64(~(1 << n) & (1 << 64) - 1)
         found |= kinds.astype(np.uint64) << np.uint64(CLASS_SHIFT)
         found |= rows["word"].astype(np.uint64) << np.uint64(WORD_SHIFT)
-        self._map.view("u8")[pcs >> 1] = found
+        self.inline_map.view("u8")[pcs >> 1] = found
 
     def _of_word(self, word: int) -> int:
         """The bits of the calls that take the instruction ``word`` for its mnemonic."""
