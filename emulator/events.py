@@ -246,10 +246,11 @@ class Watch:
 @dataclass(frozen=True, kw_only=True)
 class InlineCall(Watch):
     """A user's function, called before or after instructions. ``function``: its name, which follows from its code;
-    ``state``: its first argument."""
+    ``state``: its first argument; ``offset``: where that is behind the state of the hart [bytes], 0 if elsewhere."""
 
     function: str
     after: bool
+    offset: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -118,7 +118,6 @@ class Machine:
         space = AddressSpace(memory)
         self.facts: BlockFacts = space.cache.facts
         events = GuestEvents()
-        self._written_by_translations: list[object] = []  # which have the addresses of what these hold
         self._observers = Observers(self.hart, self.facts, core, consumers, events)
         self._time = time = VirtualTime(core, clock_hz, self._observers.drain)
         kernel = LinuxKernel(
@@ -243,18 +242,14 @@ class Machine:
         ``inline``."""
         from emulator.engine.instrument.held_directions import HeldDirections
 
-        held = HeldDirections(entries, history_bits)
-        self._written_by_translations.append(held)
-        return held
+        return HeldDirections(self.hart, entries, history_bits)
 
     def hold_targets(self, entries: int) -> HeldTargets:
         """A table of the targets of indirect jumps and calls, with ``entries``, a power of two. Translations keep it up
         to date while its ``call`` is in a selection's ``inline``."""
         from emulator.engine.instrument.held_targets import HeldTargets
 
-        held = HeldTargets(entries)
-        self._written_by_translations.append(held)
-        return held
+        return HeldTargets(self.hart, entries)
 
     def counter_totals(self, addresses: Sequence[int]) -> CounterTotals:
         """Totals of 64-bit counters at these guest addresses of the current program, over the current process and all

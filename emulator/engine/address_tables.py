@@ -32,6 +32,7 @@ class Table:
         """The first place of ``byte`` in the range from ``first`` to before ``end``; -1 where the range has none."""
         return self._map.find(byte, first, end)
 
-    def clear(self) -> None:
-        """Set the table to zeros and give its memory back; views stay valid."""
-        self._map.madvise(mmap.MADV_DONTNEED)
+    def clear(self, first: int = 0) -> None:
+        """Set the table to zeros from byte ``first`` on, which begins a page, and give its memory back; views stay
+        valid."""
+        self._map.madvise(mmap.MADV_DONTNEED, first)

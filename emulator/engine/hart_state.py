@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
-import mmap
 from enum import IntEnum
+from typing import NamedTuple
 
 import numpy as np
 
+from emulator.engine.address_tables import Table
 from emulator.engine.branch_counters import MAX_COUNTERS, BranchCounters
+from emulator.errors import EmulatorError
 from emulator.events import TOUCH_EPOCH
 
 _GUEST, _HOST = "guest", "host"
@@ -44,11 +46,6 @@ _FIELDS = (
     ("host_pc", 8, _GUEST),  # where the host faulted
     ("dispatch_miss", 8, _HOST),  # the host function for a pc without entry: returns to Python, or discovers the block
     ("fallback", 8, _HOST),  # the interpreter, for a block that a region's entry refuses to run
-    # Tables by line number, as in `emulator.engine.instrument.followed_lines`.
-    ("held_data", 8, _HOST),  # u8: lines that the data cache holds
-    ("held_code", 8, _HOST),
-    ("data_times", 8, _HOST),  # u32: when each line was accessed last
-    ("code_times", 8, _HOST),
     ("access_missing", 8, _HOST),  # the function that is called for an access to a line that is not held
     ("access_argument", 8, _HOST),  # its argument
     ("fetch_missing", 8, _HOST),  # the same for fetches
@@ -87,6 +84,11 @@ MAX_CALLS = 16  # inline functions and column sets of a selection
 # An entry of ``inline_map``: a bit for each function and column set that takes the instruction, its class, its word.
 CLASS_SHIFT, WORD_SHIFT = MAX_CALLS, 32
 COUNTERS_OFFSET = COUNTS_OFFSET + 8 * MAX_BLOCKS
+_COUNTERS_END = COUNTERS_OFFSET + 8 * MAX_COUNTERS
+_RESERVED_END = _COUNTERS_END + (64 << 20)  # of what `Hart.reserve` gives
+_LINES_OFFSET = _RESERVED_END + 4095 & -4096  # of the pages with tables of followed lines
+_REACHED_BYTES = (1 << 31) - 4096  # from the state, as far as an x86 displacement reaches
+SHORTEST_LINE_BITS, LONGEST_LINE_BITS = 4, 12
 
 CANONICAL_EMPTY_RESERVATION = (1 << 64) - 1
 
@@ -95,6 +97,34 @@ MXCSR_MASKED = 0x1F80
 # RISC-V frm 0..3 (RNE, RTZ, RDN, RUP) as MXCSR rounding control.
 MXCSR_ROUNDING = {0: 0 << 13, 1: 3 << 13, 2: 1 << 13, 3: 2 << 13}
 MXCSR_ROUNDING_BITS = 3 << 13
+
+
+class Place(NamedTuple):
+    """Where a table lies behind the state: ``offset`` and ``size``, both in bytes."""
+
+    offset: int
+    size: int
+
+
+def followed_places(line_bits: tuple[int, int]) -> dict[str, Place]:
+    """The tables of `FollowedLines` for lines of data and of code of ``1 << line_bits`` bytes: "held_data" and
+    "held_code", one byte a line, "data_times" and "code_times", four. Those of data cover 4 GiB, for an access that is
+    about to fault may lie beyond the address space. Raises `ValueError` for a bad line size."""
+    for bits in line_bits:
+        if not SHORTEST_LINE_BITS <= bits <= LONGEST_LINE_BITS:
+            raise ValueError(
+                f"got lines of {1 << bits} bytes, expected a power of two from {1 << SHORTEST_LINE_BITS} to "
+                f"{1 << LONGEST_LINE_BITS}"
+            )
+    places, end = {}, _LINES_OFFSET
+    n_lines = {"data": 1 << 32 - line_bits[0], "code": 1 << 31 - line_bits[1]}
+    names = ("held_data", 1, "data"), ("data_times", 4, "data"), ("held_code", 1, "code"), ("code_times", 4, "code")
+    for name, entry_bytes, kind in names:
+        offset = (end + 4095 & -4096) + 192 * (1 + len(places))  # see `COUNTS_OFFSET`
+        places[name] = Place(offset, entry_bytes * n_lines[kind])
+        end = offset + places[name].size
+    assert end <= _REACHED_BYTES
+    return places
 
 
 def flags_from_mxcsr(mxcsr: int) -> int:
@@ -127,22 +157,22 @@ class Hart:
     """The architectural state: ``x`` and ``f`` are uint64[32] views, ``f`` raw (NaN-boxed) patterns.
 
     ``registers``: x, then f, as a memory view, which gives single registers several times as fast as numpy.
-    ``everything``: the whole buffer, uint8, with the counts at `COUNTS_OFFSET`.
+    ``everything``: the whole buffer, uint8, with the counts at `COUNTS_OFFSET`, and tables of `followed_places`.
     ``counts``: (MAX_BLOCKS,) int64, how often each block was executed while a selection asked for it, without what
     ``branch_counters`` have counted since `add_up_counters`.
     """
 
     def __init__(self) -> None:
-        # Only what is touched takes memory.
-        self._buffer = mmap.mmap(-1, COUNTERS_OFFSET + 8 * MAX_COUNTERS)
-        self.everything = everything = np.frombuffer(self._buffer, np.uint8)
-        self.address = everything.ctypes.data
+        self._table = Table(_REACHED_BYTES)
+        self.everything = everything = self._table.view("u1")
+        self.address = self._table.address
+        self._reserved = _COUNTERS_END + 63 & -64  # where `reserve` goes on
         self.counts = everything[COUNTS_OFFSET:COUNTERS_OFFSET].view(np.int64)
-        self.branch_counters = BranchCounters(everything[COUNTERS_OFFSET:].view(np.int64))
+        self.branch_counters = BranchCounters(everything[COUNTERS_OFFSET:_COUNTERS_END].view(np.int64))
         view = everything[:STATE_BYTES]
         self.words = view.view(np.uint64)
         # A memory view gives single words faster than numpy.
-        state = memoryview(self._buffer)[:STATE_BYTES]
+        state = self._table.bytes[:STATE_BYTES]
         self._words, self._signed_words, self._half_words = state.cast("Q"), state.cast("q"), state.cast("I")
         self.x = self.words[OFFSETS["x"] // 8 :][:32]
         self.f = self.words[OFFSETS["f"] // 8 :][:32]
@@ -186,6 +216,22 @@ class Hart:
         """Enter a system call or a trap that returns to ``pc``: the reservation is lost."""
         self._words[_PC] = pc & 0xFFFF_FFFF_FFFF_FFFE
         self._words[_RESERVATION] = CANONICAL_EMPTY_RESERVATION
+
+    def reserve(self, size_bytes: int) -> Place:
+        """Memory behind the state, zeros, that translations are to read and write: it stays as long as they do. Raises
+        `EmulatorError` when there is not so much left."""
+        if self._reserved + size_bytes > _RESERVED_END:
+            raise EmulatorError(
+                f"got inline functions with tables of more than {_RESERVED_END - _COUNTERS_END >> 20} MiB in one "
+                "machine: give its branch predictor fewer entries"
+            )
+        place = Place(self._reserved, size_bytes)
+        self._reserved += size_bytes + 127 & -64
+        return place
+
+    def forget_followed_lines(self) -> None:
+        """Set all tables of `followed_places` to zeros."""
+        self._table.clear(_LINES_OFFSET)
 
     def add_up_counters(self) -> None:
         """Complete ``counts``: the counters of branches are added to the blocks that they stand for."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from emulator.engine.hart_state import OFFSETS
+from emulator.engine.hart_state import OFFSETS, Place, followed_places
 from emulator.events import HELD_WRITTEN, TraceSelection
 from emulator.isa.decode import DYNAMIC_ROUNDING
 
@@ -231,18 +231,19 @@ class Emitter:
 
         The address may lie in a guard when the access is about to fault: the tables cover all of 32 bits.
         """
+        places = followed_places(selection.followed_lines)
         low = address & 0xFFFFFFFF if isinstance(address, int) else self.let(f"trunc i64 {address} to i32")
         line = self.let(f"zext i32 {self.let(f'lshr i32 {low}, {selection.followed_lines[0]}')} to i64")
         if isinstance(is_timestamped, str):
             note, noted = self.fresh_label("note"), self.fresh_label("noted")
             self.say(f"br i1 {is_timestamped}, label %{note}, label %{noted}")
             self.start(note)
-            self._note_time("data_times", line, time)
+            self._note_time(places["data_times"], line, time)
             self.say(f"br label %{noted}")
             self.start(noted)
         elif is_timestamped:
-            self._note_time("data_times", line, time)
-        place, absent = self._held("held_data", line)
+            self._note_time(places["data_times"], line, time)
+        place, absent = self._held(places["held_data"], line)
         missing, held, on = (self.fresh_label(stem) for stem in ("missing", "held", "on"))
         self.say(f"br i1 {absent}, label %{missing}, label %{held if is_store else on}, {RARELY}")
         self.start(missing)
@@ -257,12 +258,12 @@ class Emitter:
     def follow_fetch(self, begin: int, end: int, time: V, selection: TraceSelection) -> None:
         """Store ``time`` (an i32) as that of the last fetch of each line from ``begin`` to before ``end``, later ones a
         little later, and call the function for missing code for those that the instruction cache does not hold."""
-        bits = selection.followed_lines[1]
+        bits, places = selection.followed_lines[1], followed_places(selection.followed_lines)
         first = begin >> bits
         for line in range(first, (end - 1 >> bits) + 1):
             time = time if line == first else self.let(f"add i32 {time}, 1")
-            self._note_time("code_times", line, time)
-            _, absent = self._held("held_code", line)
+            self._note_time(places["code_times"], line, time)
+            _, absent = self._held(places["held_code"], line)
             missing, on = self.fresh_label("missing"), self.fresh_label("on")
             self.say(f"br i1 {absent}, label %{missing}, label %{on}, {RARELY}")
             self.start(missing)
@@ -270,14 +271,14 @@ class Emitter:
             self.say(f"br label %{on}")
             self.start(on)
 
-    def _note_time(self, table: str, line: V, time: V) -> None:
+    def _note_time(self, table: Place, line: V, time: V) -> None:
         """Store ``time`` in the table of times at ``line``."""
-        base = self.let(f"load ptr, ptr {self.state_pointer(table)}, {INVARIANT}")
+        base = self.let(f"getelementptr i8, ptr %st, i64 {table.offset}")
         self.say(f"store i32 {time}, ptr {self.let(f'getelementptr i32, ptr {base}, i64 {line}')}")
 
-    def _held(self, table: str, line: V) -> tuple[V, V]:
+    def _held(self, table: Place, line: V) -> tuple[V, V]:
         """The place of ``line`` in a table of held lines, and whether the line is not held, or its page is not."""
-        base = self.let(f"load ptr, ptr {self.state_pointer(table)}, {INVARIANT}")
+        base = self.let(f"getelementptr i8, ptr %st, i64 {table.offset}")
         place = self.let(f"getelementptr i8, ptr {base}, i64 {line}")
         return place, self.let(f"icmp slt i8 {self.let(f'load i8, ptr {place}')}, 1")
 

@@ -21,9 +21,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from emulator.engine.address_tables import Table
 from emulator.engine.codegen.entry import Entry
-from emulator.engine.hart_state import OFFSETS, Hart
+from emulator.engine.hart_state import OFFSETS, Hart, followed_places
 from emulator.events import ACCESS_STORE, HELD_WRITTEN, PAGE_OUT
 from emulator.isa.decode import Instruction
 from emulator.kernels.jit import call_address
@@ -87,8 +86,8 @@ class Call(Protocol):
 
 
 class FollowedLines:
-    """The tables of one hart, for lines of data and of code of ``1 << line_bits`` bytes. Raises `ValueError` for a bad
-    line size.
+    """The tables of one hart, which has one set of them, for lines of data and of code of ``1 << line_bits`` bytes. At
+    the beginning no line is held. Raises `ValueError` for a bad line size.
 
     ``data``, ``code``: uint8 by line number: 0 for a line that is not held, else what `emulator.events` says;
     ``data_times``, ``code_times``: uint32 by line number, when each was accessed last, 0 for never. ``missing``: (3,)
@@ -97,19 +96,16 @@ class FollowedLines:
     """
 
     def __init__(self, hart: Hart, line_bits: tuple[int, int]) -> None:
-        for bits in line_bits:
-            if not 2 <= bits <= 12:
-                raise ValueError(f"got lines of {1 << bits} bytes, expected a power of two from 4 to 4096")
+        places = followed_places(line_bits)
+        hart.forget_followed_lines()
         self.line_bits = line_bits
         self._hart = hart
         self._calls: tuple[Call, ...] = ()
-        self._tables = [Table(size << (32 - bits)) for size in (1, 4) for bits in line_bits]
-        self.data, self.code = (table.view("u1") for table in self._tables[:2])
-        self.data_times, self.code_times = (table.view("u4") for table in self._tables[2:])
+        tables = {name: hart.everything[one.offset : one.offset + one.size] for name, one in places.items()}
+        self.data, self.code = tables["held_data"], tables["held_code"]
+        self.data_times, self.code_times = (tables[name].view("u4") for name in ("data_times", "code_times"))
         first = OFFSETS["missing"] >> 3
         self.missing: NDArray[np.int64] = hart.words[first : first + 3].view(np.int64)
-        for name, table in zip(("held_data", "held_code", "data_times", "code_times"), self._tables, strict=True):
-            hart.set(name, table.address)
         hart.set("access_gate", Entry.get().access_gate)
         hart.set("fetch_gate", Entry.get().fetch_gate)
 

@@ -162,14 +162,15 @@ def address_of(machine: Machine, row: Row) -> V:
 def emit_call(emitter: Emitter, place: int, call: InlineCall, known: Mapping[str, V], direct: bool) -> None:
     """Emit one call with the fields ``known``. ``direct``: the module contains the function's text."""
     function = FUNCTIONS[call.function]
-    table = emitter.let(f"load ptr, ptr {emitter.state_pointer('inline')}, {INVARIANT}")
 
     def entry(column: int) -> str:
+        table = emitter.let(f"load ptr, ptr {emitter.state_pointer('inline')}, {INVARIANT}")
         pointer = emitter.let(f"getelementptr i8, ptr {table}, i64 {16 * place + 8 * column}")
         return emitter.let(f"load ptr, ptr {pointer}, {INVARIANT}")
 
     fields = ", ".join(f"i64 {known[name]}" for name in call.fields if name not in POINTERS)
-    arguments = f"ptr %st, ptr %mem, ptr {entry(1)}{', ' if fields else ''}{fields}"
+    state = emitter.let(f"getelementptr i8, ptr %st, i64 {call.offset}") if call.offset else entry(1)
+    arguments = f"ptr %st, ptr %mem, ptr {state}{', ' if fields else ''}{fields}"
     inlined = direct and not function.uses_floats
     callee = f"@{function.name}" if inlined else entry(0)
     emitter.say(f"call void {callee}({arguments})")

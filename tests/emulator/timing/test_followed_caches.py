@@ -223,7 +223,7 @@ def test_a_selection_needs_tables_of_its_lines(program: Path) -> None:
             machine.observe(TraceSelection(followed_lines=(6, 6)))
         machine.follow_lines((6, 6))
         machine.observe(TraceSelection(followed_lines=(6, 6)))
-        with pytest.raises(ValueError, match="got lines of 8192 bytes, expected a power of two from 4 to 4096"):
+        with pytest.raises(ValueError, match="got lines of 8192 bytes, expected a power of two from 16 to 4096"):
             machine.follow_lines((6, 13))
     with pytest.raises(ValueError, match=r"lines of \(6, 6\) and \(5, 0\) bits, expected one core's"):
         TraceSelection(followed_lines=(6, 6)) | TraceSelection(followed_lines=(5, 0))
