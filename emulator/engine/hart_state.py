@@ -116,7 +116,8 @@ def followed_places(line_bits: tuple[int, int]) -> dict[str, Place]:
                 f"got lines of {1 << bits} bytes, expected a power of two from {1 << SHORTEST_LINE_BITS} to "
                 f"{1 << LONGEST_LINE_BITS}"
             )
-    places, end = {}, _LINES_OFFSET
+    places: dict[str, Place] = {}
+    end = _LINES_OFFSET
     n_lines = {"data": 1 << 32 - line_bits[0], "code": 1 << 31 - line_bits[1]}
     names = ("held_data", 1, "data"), ("data_times", 4, "data"), ("held_code", 1, "code"), ("code_times", 4, "code")
     for name, entry_bytes, kind in names:

@@ -12,7 +12,7 @@ through a write-through cache, which are passed on only if they miss it; pages o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,6 +78,16 @@ class FollowedState:
     others: tuple[NDArray[Any], ...]
 
 
+class _Followed(NamedTuple):
+    """A first-level cache: its side, the section of the cache and of its TLB in ``longs``, None without one, and how
+    many bits the number of a line has more than that of its page."""
+
+    side: Side
+    cache: int
+    tlb: int | None
+    page_bits: int
+
+
 class FollowedCaches:
     """The caches and TLBs of ``config``, empty, that follow a guest through its ``tables``.
 
@@ -101,9 +111,12 @@ class FollowedCaches:
                 sizes, (tables.data, tables.code), (tables.data_times, tables.code_times), strict=True
             )
         )  # fmt: skip
-        self._sides = (
-            (self._data, layout.L1D, layout.DTLB, layout.P_L1D_SHIFT),
-            (self._code, layout.L1I, layout.ITLB, layout.P_L1I_SHIFT),
+        self._sides = tuple(
+            _Followed(side, level, tlb if longs[has_tlb] else None, int(longs[layout.P_PAGE_SHIFT] - longs[line_shift]))
+            for side, level, line_shift, tlb, has_tlb in (
+                (self._data, layout.L1D, layout.P_L1D_SHIFT, layout.DTLB, layout.P_DTLB),
+                (self._code, layout.L1I, layout.P_L1I_SHIFT, layout.ITLB, layout.P_ITLB),
+            )
         )
         self.saved_cycles = self._data.group[2:]
         self._calls = access_missing.bound(tables.missing, self._data), fetch_missing.bound(tables.missing, self._code)
@@ -122,25 +135,26 @@ class FollowedCaches:
     def state(self, instructions: int) -> FollowedState:
         """What `restore` goes back to, after so many ``instructions`` of the guest."""
         contents = self.contents(instructions)
-        times = tuple(side.times[self._lines_in(cache, side)] for side, cache, _, _ in self._sides)
-        others = tuple(array.copy() for side, *_ in self._sides for array in side[4:])
+        times = tuple(one.side.times[self._held(one)[1]] for one in self._sides)
+        others = tuple(array.copy() for one in self._sides for array in one.side[4:])
         return FollowedState(contents, times, others)
 
     def restore(self, saved: FollowedState) -> None:
         """Go back to what was ``saved``."""
-        for side, cache, _, _ in self._sides:
-            side.held[self._lines_in(cache, side)] = 0
+        for one in self._sides:
+            one.side.held[self._held(one)[1]] = 0
         saved.contents.put(self._longs, self._words)
         others = iter(saved.others)
-        for (side, cache, tlb, shift), times in zip(self._sides, saved.times, strict=True):
-            lines, tags = self._lines_in(cache, side), self._tags(cache)
-            side.held[lines] = np.where(tags[tags >> 1 < len(side.held)] & 1, HELD_WRITTEN, HELD)
-            side.times[lines] = times
-            for array in side[4:]:
+        for one, times in zip(self._sides, saved.times, strict=True):
+            places, lines = self._held(one)
+            held = one.side.held
+            held[lines] = np.where(self._words[places] & 1, HELD_WRITTEN, HELD)
+            one.side.times[lines] = times
+            for array in one.side[4:]:
                 array[:] = next(others)
-            if self._has_tlb(tlb):
-                page_bits = int(self._longs[layout.P_PAGE_SHIFT] - self._longs[shift])
-                side.held[lines[~np.isin(lines >> page_bits, self._tags(tlb) >> 1)]] |= PAGE_OUT
+            if one.tlb is not None:
+                pages = self._words[self._places(one.tlb)] >> 1
+                held[lines[~np.isin(lines >> one.page_bits, pages)]] |= PAGE_OUT
         self.clear_events()
 
     def _settle(self, instructions: int) -> None:
@@ -149,22 +163,19 @@ class FollowedCaches:
         now = np.uint32((TOUCH_EPOCH + instructions) & 0xFFFFFFFF)
         longs, words = self._longs, self._words
         writes_back = bool(longs[layout.P_WRITE_BACK])
-        for side, cache, tlb, shift in self._sides:
-            places = self._places(cache)
-            tags = words[places]
-            is_held = tags >> 1 < len(side.held)
-            lines = tags[is_held] >> 1
-            if cache == layout.L1D and writes_back:
-                words[places[is_held]] = lines << 1 | (side.held[lines] & HELD_WRITTEN == HELD_WRITTEN)
-            if longs[cache + layout.M_POLICY] == layout.POLICY_LRU:
-                self._stamp(cache, places[is_held], now - side.times[lines])
-            if self._has_tlb(tlb) and longs[tlb + layout.M_POLICY] == layout.POLICY_LRU:
+        for one in self._sides:
+            side, tlb = one.side, one.tlb
+            places, lines = self._held(one)
+            if one.cache == layout.L1D and writes_back:
+                words[places] = lines << 1 | (side.held[lines] & HELD_WRITTEN == HELD_WRITTEN)
+            if longs[one.cache + layout.M_POLICY] == layout.POLICY_LRU:
+                self._stamp(one.cache, places, now - side.times[lines])
+            if tlb is not None and longs[tlb + layout.M_POLICY] == layout.POLICY_LRU:
                 pages = self._places(tlb)
                 pages = pages[longs[layout.STAMPS + pages] > 0]
                 ages = now - side.page_times[pages - int(longs[tlb + layout.M_BASE])]
-                page_bits = int(longs[layout.P_PAGE_SHIFT] - longs[shift])
-                if 1 << page_bits <= MOST_LINES:
-                    times = side.times.reshape(-1, 1 << page_bits)[words[pages] >> 1]
+                if 1 << one.page_bits <= MOST_LINES:
+                    times = side.times.reshape(-1, 1 << one.page_bits)[words[pages] >> 1]
                     ages = np.minimum(ages, (now - times).min(axis=1))
                 self._stamp(tlb, pages, ages)
 
@@ -174,19 +185,15 @@ class FollowedCaches:
         self._longs[layout.STAMPS + places[order]] = np.arange(1, len(order) + 1)
         self._longs[cache + layout.M_CLOCK] = len(order)
 
-    def _has_tlb(self, tlb: int) -> bool:
-        return bool(self._longs[layout.P_DTLB if tlb == layout.DTLB else layout.P_ITLB])
-
     def _places(self, cache: int) -> NDArray[np.int64]:
         """The places of a cache's lines among ``words``; those of their stamps are `layout.STAMPS` more."""
         longs = self._longs
         n = int(longs[cache + layout.M_WAYS] * (longs[cache + layout.M_SET_MASK] + 1))
         return int(longs[cache + layout.M_BASE]) + np.arange(n)
 
-    def _tags(self, cache: int) -> NDArray[np.uint32]:
-        return self._words[self._places(cache)]
-
-    def _lines_in(self, cache: int, side: Side) -> NDArray[np.uint32]:
-        """The numbers of the lines that ``cache`` holds, by place, without empty ways."""
-        lines: NDArray[np.uint32] = self._tags(cache) >> np.uint32(1)
-        return lines[lines < len(side.held)]
+    def _held(self, one: _Followed) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
+        """The places of a first-level cache among ``words`` that hold a line, and the numbers of these lines."""
+        places = self._places(one.cache)
+        lines = self._words[places] >> np.uint32(1)
+        is_held = lines < len(one.side.held)
+        return places[is_held], lines[is_held]

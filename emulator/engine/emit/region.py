@@ -201,23 +201,11 @@ class RegionEmitter(InlineCallEmitter):
         """Emit one block, or one of its copies: budget, counts, record, its instructions, and its end."""
         self._copy_of_block = copy
         self._block_pc = block.pc
-        if self._code_bits:
-            self.start(label_of_fetch(block.pc, copy))
-            budget = self._check_budget(block)
-            self.follow_fetch(block.pc, block.end_pc, self.time_before(budget), self.selection)
-            begin = self.fresh_label("begin")
-            self.say(f"br label %{begin}")
-        self.start(label_of_block(block.pc, copy))
-        budget = self._check_budget(block)
-        if self._code_bits:
-            self.say(f"br label %{begin}")
-            self.start(begin)
+        budget = self._enter(block, copy)
         self._forget()
         self._unsynced = set() if self._resident else set(self._dataflow.dirty_in[block.pc])
         self._checked_registers = set(self._dataflow.checked_bases_in[block.pc])
         self._known_boxed = set(self._dataflow.nan_boxed_in[block.pc])
-        if self._code_bits:
-            budget = self.let("load i64, ptr %vb")
         left = self.let(f"sub i64 {budget}, {len(block.instructions)}")
         self.say(f"store i64 {left}, ptr %vb")
         if self.selection.counts and not self._counters:
@@ -267,6 +255,23 @@ class RegionEmitter(InlineCallEmitter):
         if not self._resident:
             self._store(self._dataflow.stored[block.pc])
         self._terminate(block)
+
+    def _enter(self, block: Block, copy: int) -> V:
+        """Emit where control enters the block, or its copy: the budget is checked and, where fetches are followed, the
+        code fetched unless control comes from the same line. Returns the budget before the block."""
+        if not self._code_bits:
+            self.start(label_of_block(block.pc, copy))
+            return self._check_budget(block)
+        begin = self.fresh_label("begin")
+        self.start(label_of_fetch(block.pc, copy))
+        time = self.time_before(self._check_budget(block))
+        self.follow_fetch(block.pc, block.end_pc, time, self.selection)
+        self.say(f"br label %{begin}")
+        self.start(label_of_block(block.pc, copy))
+        self._check_budget(block)
+        self.say(f"br label %{begin}")
+        self.start(begin)
+        return self.let("load i64, ptr %vb")
 
     def _check_budget(self, block: Block) -> V:
         """Leave before the block if the budget is used up, where that is checked; the budget before the block."""
