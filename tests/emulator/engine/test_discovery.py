@@ -17,8 +17,10 @@ from emulator.engine.blocks import BlockCache
 from emulator.engine.codegen.entry import Entry
 from emulator.engine.decode.discovery import Discovery, _instruction_set, _make_instruction_set
 from emulator.engine.decode.operations import DESCRIPTOR_DTYPE, OPERATION_DTYPE, operations_of
+from emulator.engine.instrument.inline_functions import InlineTables
 from emulator.engine.persist.translation_store import sources_identity
 from emulator.errors import GuestFault
+from emulator.events import InlineCall, OpClass
 from emulator.execution.address_space import AddressSpace
 from emulator.isa.decode import assemble
 from emulator.isa.table import TABLE
@@ -26,6 +28,12 @@ from emulator.memory import EXEC, READ, WRITE, GuestMemory, MemoryFault
 
 CODE, PAGE = 0x7FFFE000, 4096  # the last two pages of the address space
 FALLBACK = 0x1234
+CALLS = [
+    InlineCall(
+        place=place, fields=("pc",), kinds=kinds, mnemonics=(), ranges=(), state=0, function="none", after=True
+    )
+    for place, kinds in enumerate([(int(OpClass.BRANCH), int(OpClass.RETURN)), tuple(map(int, OpClass))[::2]])
+]  # fmt: skip
 
 
 class Twin:
@@ -36,6 +44,7 @@ class Twin:
         self.memory.map(CODE, 2 * PAGE, READ | WRITE | EXEC)
         self.dispatch_table, self.index = Table(GUEST_SPACE * 4), Table(GUEST_SPACE * 2)
         self.descriptors = Table(64 * DESCRIPTOR_DTYPE.itemsize)
+        self.watched, self.noted = InlineTables(CALLS), InlineTables(CALLS)
 
     def check(self, code: bytes, at: int = CODE) -> int:
         """Discover the block at ``at`` both ways; how many instructions it has."""
@@ -44,6 +53,7 @@ class Twin:
         descriptors = self.descriptors.view("u1").view(DESCRIPTOR_DTYPE)
         kernel = Discovery(Entry.get().compiler, space.cache, space.pages, descriptors, self.index.view("u4"))
         self.dispatch_table.view("u8")[at >> 1] = self.index.view("u4")[at >> 1] = 0
+        kernel.watch(self.watched.by_class, self.watched.inline_map)
         kernel.begin(FALLBACK, self.dispatch_table.address, 77, 0)
         try:
             block = other.cache.get(at)
@@ -70,6 +80,11 @@ class Twin:
         assert descriptors[1].tolist() == (
             operations.ctypes.data, 0, len(block.instructions), 0, 77, at, len(operations), block.end_pc, 0
         )  # fmt: skip
+        self.noted.add_blocks(other.cache.facts, [block.number])
+        code = np.array(block.pcs) >> 1
+        entries, expected_entries = (tables.inline_map.view("u8")[code] for tables in (self.watched, self.noted))
+        assert entries.tolist() == expected_entries.tolist()
+        assert entries.all()
         assert self.index.view("u4")[at >> 1] == 1
         assert self.dispatch_table.view("u8")[at >> 1] == FALLBACK
         assert space.cache.get(at) == block  # decoded when somebody asks, under the same number
