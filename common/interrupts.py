@@ -1,7 +1,8 @@
 """Interruptions of a command: Ctrl-C, SIGTERM, a time limit. All are `KeyboardInterrupt`: code safe for Ctrl-C is safe.
 
 Signals reach only the main thread. In other threads `terminable` does nothing, and a `TimeLimit` acts only in `set`.
-What is raised in a destructor or a callback of the garbage collector, Python drops; it is raised once more then.
+What is raised in a destructor or a callback of the garbage collector, Python drops; it is raised once more then. What is
+raised while an extension module is imported may come out as the cause of an `ImportError`; it is raised itself.
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ def _raised_if_dropped(
     kind: type[BaseException], number: int, prepare: Callable[[], object] = lambda: None
 ) -> Iterator[None]:
     """Within it the signal ``number`` comes again, after ``prepare``, when Python drops the exception ``kind`` of its
-    handler; at its end the exception is raised, if the signal has not come by then."""
+    handler; at its end the exception is raised, if the signal has not come by then, or if it caused another error."""
     before, main = sys.unraisablehook, threading.main_thread().ident
     assert main is not None
     coming: list[threading.Timer] = []
@@ -146,11 +147,22 @@ def _raised_if_dropped(
         yield
         if any(not timer.finished.is_set() for timer in coming):
             raise kind
+    except Exception as error:
+        if _is_caused_by(error, kind):
+            raise kind from error
+        raise
     finally:
         sys.unraisablehook = before
         for timer in coming:
             timer.cancel()
             timer.join()
+
+
+def _is_caused_by(error: BaseException | None, kind: type[BaseException]) -> bool:
+    """Whether an exception was raised from one of ``kind``."""
+    while error is not None and not isinstance(error, kind):
+        error = error.__cause__
+    return error is not None
 
 
 def _is_main() -> bool:

@@ -36,14 +36,17 @@ _SECONDS = {
 """Units of time that a heading may have, in seconds."""
 
 _BOUNDARY = re.compile(
-    r"^(|unnamed: 0|index|record|seconds|(time|timestamp|begin|end|start|stop)"
+    r"^(|unnamed: 0|index|record|seconds|(t|time|elapsed|timestamp|begin|end|start|stop)"
     rf"(_({'|'.join(_SECONDS)}|time|cycles|instructions))?)$",
     re.IGNORECASE,
 )
 """Columns with the time of an interval, such as those of this project's traces (``begin_cycles``) and frames
 (``seconds``)."""
 
-_MAYBE_LENGTHS = re.compile(r"time(?!stamp)|seconds", re.IGNORECASE)
+_IN_PARENTHESES = re.compile(rf"(?P<name>.*\S) *\((?P<unit>{'|'.join(_SECONDS)})\)", re.IGNORECASE)
+"""A heading with a unit of time as other tools write it."""
+
+_MAYBE_LENGTHS = re.compile(r"time(?!stamp)|seconds|elapsed|t\b|t_", re.IGNORECASE)
 _OFTEN = 0.25  # of the steps of a column; where runs of 20 records follow one another, one step in 20 goes back
 
 _MOSTLY = 0.75
@@ -57,7 +60,13 @@ _SEPARATORS = (",", ";", "\t", "|")
 
 def is_boundary(heading: str) -> bool:
     """Whether a column has the time of an interval instead of a metric."""
-    return _BOUNDARY.match(name_and_unit(heading)[0]) is not None
+    return _BOUNDARY.match(_time_and_unit(heading)[0]) is not None
+
+
+def _time_and_unit(heading: str) -> tuple[str, str]:
+    """As `name_and_unit`, also for a unit of time in parentheses."""
+    found = _IN_PARENTHESES.fullmatch(heading.strip())
+    return (found["name"], found["unit"].lower()) if found else name_and_unit(heading)
 
 
 def time_warnings(heading: str, times: Any, where: Callable[[int], str]) -> tuple[str, ...]:
@@ -108,7 +117,7 @@ def intervals_by(times: Mapping[str, Any], n_records: int) -> Intervals:
 
 def _clock_unit(heading: str, times: Any) -> str:
     """The unit of a column that has the time of a clock: a key of `_SECONDS`, or the column in words; else empty."""
-    name, unit = name_and_unit(heading)
+    name, unit = _time_and_unit(heading)
     if times.dtype.kind in "mM":
         return "s"
     for one in (unit, name.lower().rpartition("_")[2]):

@@ -77,7 +77,7 @@ def soon() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize(
+KINDS = pytest.mark.parametrize(
     ("kind", "within", "act"),
     [
         (OutOfTime, soon, lambda: None),
@@ -85,6 +85,28 @@ def soon() -> Iterator[None]:
         (KeyboardInterrupt, interruptible, send(signal.SIGINT)),
     ],
 )
+
+
+@KINDS
+def test_what_comes_amid_an_import_interrupts(
+    kind: type[BaseException], within: Callable[[], object], act: Callable[[], object]
+) -> None:
+    """An extension module makes an `ImportError` of it: a search out of time ended with that, and without a result."""
+
+    def initialise() -> None:
+        try:
+            act()
+            time.sleep(30)
+        except KeyboardInterrupt as error:
+            raise ImportError("initialization failed") from error
+
+    with pytest.raises(kind), within():  # type: ignore[attr-defined]
+        initialise()
+    with pytest.raises(ImportError, match="other"), within():  # type: ignore[attr-defined]
+        raise ImportError("other")
+
+
+@KINDS
 def test_what_comes_amid_a_destructor_interrupts_after_it(
     kind: type[BaseException], within: Callable[[], object], act: Callable[[], object]
 ) -> None:
