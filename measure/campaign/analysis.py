@@ -34,6 +34,22 @@ from measure.stats.correlation import Correlations, spearman
 from measure.verdict_files.summary_file import PERTURB_FORMAT, SUMMARY_FORMAT, SUMMARY_SCHEMA
 
 
+def baselines_of(plan: Plan, outcome: Outcome) -> list[Run]:
+    """The runs of the baseline. Raises `MeasureError` with fewer than 2."""
+    baselines = runs_of(outcome.runs, BASELINE)
+    if len(baselines) < 2:
+        failed = next((one for one in outcome.failures if one.spec.variant == BASELINE), None)
+        why = (
+            f"; the first that failed: {failed.reason}"
+            if failed is not None
+            else f". `measure run {plan.campaign_words}` makes them"
+        )
+        raise MeasureError(
+            f"{len(baselines)} baseline runs succeeded, expected at least 2: nothing to compare with{why}"
+        )
+    return baselines
+
+
 def analyse(
     plan: Plan, outcome: Outcome, progress: Callable[[str], None] = lambda what: None,
     aligner: Aligner = align_in_threads,
@@ -44,19 +60,7 @@ def analyse(
     """
     campaign = plan.campaign
     hardware = campaign.hardware_metrics
-    baselines = runs_of(outcome.runs, BASELINE)
-    if len(baselines) < 2:
-        failed = next((one for one in outcome.failures if one.spec.variant == BASELINE), None)
-        why = (
-            f"; the first that failed: {failed.reason}"
-            if failed is not None
-            else f". `measure run {plan.campaign_words}` makes them"
-            if not outcome.runs
-            else ""
-        )
-        raise MeasureError(
-            f"{len(baselines)} baseline runs succeeded, expected at least 2: nothing to compare with{why}"
-        )
+    baselines = baselines_of(plan, outcome)
     baseline_correlations = [_correlations(run, hardware) for run in baselines]
     uninformative = _metric_findings(plan, outcome)
     outlying = runs_that_stand_out(campaign, outcome.runs)

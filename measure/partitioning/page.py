@@ -62,7 +62,7 @@ def next_steps(outcome: PartitionResult, commands: NextCommands) -> tuple[Step, 
         what = f"; {', '.join(unsure)} may perturb until it has" if unsure else ""
         steps.append(Step(f"Go on where the search stopped{what}:", (commands.again,)))
     if commands.runs:
-        collect = "Collect the groups, with the verdict on each; they may still change relations, by less than delta:"
+        collect = f"Collect the groups, with the verdict on each; {_may_change(outcome)}:"
         steps.append(Step(f"{confirmed_text(outcome)} {collect}", commands.runs))
         if commands.merge:
             steps.append(
@@ -77,6 +77,15 @@ def next_steps(outcome: PartitionResult, commands: NextCommands) -> tuple[Step, 
                  commands.explain + commands.remedies)
         )  # fmt: skip
     return tuple(steps)
+
+
+def _may_change(outcome: PartitionResult) -> str:
+    """By how much groups may change relations, as far as fresh runs tell."""
+    good, unsure = outcome.with_status("validated"), _unsure(outcome)
+    if not unsure:
+        return "they may still change relations, by less than delta"
+    unknown = f"{', '.join(unsure)} may change relations by any amount"
+    return f"{', '.join(good)} may still change relations, by less than delta, and {unknown}" if good else unknown
 
 
 def confirmed_text(outcome: PartitionResult) -> str:

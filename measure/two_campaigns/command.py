@@ -17,14 +17,9 @@ from measure.perturbation.analysis_types import BROKEN
 from measure.perturbation.wording import p_number
 from measure.report.style import VERDICT_STYLES
 from measure.result_files import check_results_place, write_result, write_text_atomically
-from measure.two_campaigns.comparison import (
-    NULL_HYPOTHESIS,
-    CampaignsCompared,
-    PairChange,
-    VariantChange,
-    compare_results,
-)
+from measure.two_campaigns.comparison import NULL_HYPOTHESIS, CampaignsCompared, compare_results
 from measure.two_campaigns.page import render_page
+from measure.two_campaigns.variant_change import PairChange, VariantChange
 from measure.two_campaigns.verdicts import table_of_comparison
 from measure.verdict_files.deliver import deliver
 from measure.verdict_files.options import VerdictOptions
@@ -73,6 +68,7 @@ def as_json(found: CampaignsCompared) -> dict[str, Any]:
         "only_before": list(found.only_before),
         "only_after": list(found.only_after),
         "repeated": list(found.repeated),
+        "invalidating": list(found.invalidating),
         "design": [asdict(fact) for fact in found.facts],
         "findings": list(found.findings),
     }
@@ -104,7 +100,9 @@ def _pair_json(pair: PairChange) -> dict[str, Any]:
 
 
 def _print(console: Console, found: CampaignsCompared) -> None:
-    """Print tables that fit the terminal, after a notice that is to be read first."""
+    """Print tables that fit the terminal, after what is to be read first."""
+    for sentence in found.invalidating:
+        console.print(f"!! {escape(sentence)}", style="bold red", highlight=False)
     if found.notice:
         console.print(found.notice, style="yellow", highlight=False, markup=False)
     headings = ("variant", "before", "after", "difference of\nthe changes", "p (all\npairs)")
@@ -134,7 +132,7 @@ def _print(console: Console, found: CampaignsCompared) -> None:
         print_table(console, "What differs between the designs", ("setting", "before", "after"), facts)
     else:
         console.print("The two designs are the same.", highlight=False)
-    for finding in found.findings[1 if found.notice else 0 :]:
+    for finding in found.findings[len(found.invalidating) + (1 if found.notice else 0) :]:
         console.print(f"- {escape(finding)}", highlight=False)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -12,25 +12,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.listed_names import listed
+from measure.campaign.analysis import baselines_of
 from measure.campaign.run_command import load_results
-from measure.errors import CampaignError
+from measure.errors import CampaignError, MeasureError
 from measure.judging.comparison import Compared, compared, runs_of
-from measure.perturbation.analysis_types import BROKEN, VERDICTS, Verdict, gravest
+from measure.perturbation.analysis_types import VERDICTS, Verdict, gravest
 from measure.perturbation.outer import Memo
 from measure.perturbation.verdict import overall_verdict
-from measure.perturbation.wording import p_number, p_text
 from measure.report.style import short
 from measure.run_types import BASELINE, Run
 from measure.runs.campaign_model import FEWEST_PAIRS
 from measure.runs.plan import Plan
 from measure.stats.correlation import MOST_AT_CEILING, RHO_CEILING, fisher_z, share_at_ceiling, spearman
 from measure.two_campaigns.across import AcrossRuns, common_duplicates
-from measure.two_campaigns.change_test import FEWEST_RUNS, ChangeTest, compare_changes, smallest_p
+from measure.two_campaigns.change_test import FEWEST_RUNS, compare_changes, smallest_p
 from measure.two_campaigns.design_facts import DesignFact, different_programs, differing_facts
 from measure.two_campaigns.repeated_runs import repeated_variants
+from measure.two_campaigns.variant_change import PairChange, SideVerdicts, VariantChange
 from measure.verdict_files.summary_file import read_summary
 
-_MOST_RUNS = 50  # that are looked at for how many suffice
 NULL_HYPOTHESIS = (
     "the instrumentation changes the relation of the two metrics, or of a metric with itself across aligned runs, by "
     "the same amount of z, in the mean over runs, in both campaigns"
@@ -38,117 +38,12 @@ NULL_HYPOTHESIS = (
 
 
 @dataclass(frozen=True)
-class SideVerdicts:
-    """The verdicts of a variant in one campaign, as its summary.json has them. ``across``: None if not compared;
-    ``pairs``: by pair of metrics within a run, and by a metric alone across runs."""
-
-    verdict: Verdict
-    within: Verdict
-    across: Verdict | None
-    pairs: Mapping[frozenset[str], Verdict]
-
-    def of(self, a: str, b: str) -> Verdict:
-        """The verdict on a pair of metrics."""
-        return self.pairs.get(frozenset((a, b)), "not assessable")
-
-
-@dataclass(frozen=True)
-class PairChange:
-    """One pair of metrics within a run, or (``a`` is ``b``) a metric with itself across runs, in both campaigns;
-    ``before``, ``after``: its verdicts."""
-
-    a: str
-    b: str
-    before: Verdict
-    after: Verdict
-    test: ChangeTest
-
-    @property
-    def name(self) -> str:
-        """The metrics, for messages."""
-        return f"{self.a} across runs" if self.is_across else f"{self.a} - {self.b}"
-
-    @property
-    def short_name(self) -> str:
-        """The metrics without what all of their names begin with, for tables and figures."""
-        return f"{short(self.a)} across runs" if self.is_across else f"{short(self.a)} - {short(self.b)}"
-
-    @property
-    def is_across(self) -> bool:
-        """Whether it is a metric with itself across runs."""
-        return self.a == self.b
-
-
-@dataclass(frozen=True)
-class VariantChange:
-    """One variant in both campaigns. ``verdict``: on the difference of its changes; ``pairs``: the gravest first;
-    ``n_before``, ``n_after``: runs tested; ``paired``: replicates with the same seed were paired; ``level``: up to
-    which p-value a difference is significant, its share of alpha; ``smallest_p``: that so many runs allow."""
-
-    name: str
-    before: SideVerdicts
-    after: SideVerdicts
-    verdict: Verdict
-    p_value: float
-    pairs: tuple[PairChange, ...]
-    n_before: int
-    n_after: int
-    paired: bool
-    level: float
-    smallest_p: float
-    at_ceiling: tuple[str, ...] = ()
-
-    @property
-    def text(self) -> str:
-        """The result as a sentence."""
-        verdicts = (
-            f"{self.before.verdict} before and after"
-            if self.before.verdict == self.after.verdict
-            else f"{self.before.verdict} before, {self.after.verdict} after"
-        )
-        shown = [pair for pair in self.pairs if pair.test.verdict in BROKEN]
-        if shown:
-            what = f"the instrumentation changes relations otherwise than before, {', and '.join(_sizes(shown))}"
-        elif self.verdict == "equivalent":
-            what = "the changes of all pairs that can be assessed are shown to be the same within delta"
-        elif self.verdict == "not assessable":
-            what = "that the changes are the same cannot be shown"
-        elif self.p_value <= self.level:
-            what = (
-                "the changes differ measurably, by less than delta; elsewhere no difference is shown, nor its absence"
-            )
-        else:
-            what = "no difference of the changes is shown, nor its absence"
-            if self.before.verdict != self.after.verdict and self.smallest_p <= self.level:
-                what += ": the verdicts may differ by chance"
-        if self.smallest_p > self.level and self.verdict != "equivalent":  # of which nothing is open
-            runs = f"{self.n_before} pairs" if self.paired else f"{self.n_before} and {self.n_after} runs"
-            what += (
-                f": {runs} allow no p-value below {p_number(self.smallest_p)}, so give both campaigns {self._enough}"
-            )
-        return f"{self.name}: {verdicts}; {what} ({p_text(self.p_value)}, at a level of {self.level:.3g})."
-
-    @property
-    def _enough(self) -> str:
-        """How many runs of the variant, and as many baselines, allow a significant difference."""
-        more = range(max(self.n_before, self.n_after) + 1, _MOST_RUNS)
-        enough = next((n for n in more if smallest_p(n, n, paired=self.paired) <= self.level), None)
-        return f"{enough} or more" if enough is not None else "more"
-
-
-def _sizes(shown: Sequence[PairChange]) -> list[str]:
-    """By how much pairs that changed differ, in words, with their names: those shown to exceed delta come first."""
-    sizes = {"perturbed": "by more than delta", "changed": "perhaps by less than delta"}
-    names = {verdict: [pair.name for pair in shown if pair.test.verdict == verdict] for verdict in sizes}
-    return [f"{sizes[verdict]}: {listed(mine, 3)}" for verdict, mine in names.items() if mine]
-
-
-@dataclass(frozen=True)
 class CampaignsCompared:
     """Two campaigns compared. ``only_before``, ``only_after``: variants that the other campaign does not have;
     ``notes``: sentences on runs and metrics that are left out; ``campaign_file``: of the second campaign; ``programs``:
     the names of both programs where they are not two versions of one; ``repeated``: variants of which, and of whose
-    baselines, one campaign has only runs that the other has, too."""
+    baselines, one campaign has only runs that the other has, too; ``invalidating``: what makes figures or verdicts of
+    either campaign wrong, such as a control that failed."""
 
     before: str
     after: str
@@ -163,6 +58,7 @@ class CampaignsCompared:
     campaign_file: str = ""
     programs: tuple[str, str] | None = None
     repeated: tuple[str, ...] = ()
+    invalidating: tuple[str, ...] = ()
 
     @property
     def notice(self) -> str:
@@ -178,8 +74,8 @@ class CampaignsCompared:
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """Sentences: that the runs are the same or the programs differ, the variants, the gravest first, then what is
-        left out."""
+        """Sentences: what makes a campaign wrong, that the runs are the same or the programs differ, the variants, the
+        gravest first, then what is left out."""
         alone = [
             f"{', '.join(names)}: only in {side}, so not compared."
             for names, side in ((self.only_before, self.before), (self.only_after, self.after))
@@ -195,7 +91,7 @@ class CampaignsCompared:
             "is the same, so that no difference can show."
         ] if self.repeated and not self.notice else []  # fmt: skip
         first = [self.notice] if self.notice else []
-        return (*first, *other, *(one.text for one in self.variants), *same, *alone, *self.notes)
+        return (*self.invalidating, *first, *other, *(one.text for one in self.variants), *same, *alone, *self.notes)
 
 
 @dataclass(frozen=True)
@@ -211,6 +107,11 @@ class _Side:
     @property
     def metrics(self) -> tuple[str, ...]:
         return self.plan.campaign.hardware_metrics
+
+    @property
+    def remedy(self) -> str:
+        """What makes runs that are missing."""
+        return f"`measure run {self.plan.campaign_words}` makes them"
 
 
 def compare_results(
@@ -231,12 +132,21 @@ def compare_results(
         )
     campaigns = [side.plan.campaign for side in sides]
     sets = [campaign.variant_sets() for campaign in campaigns]
-    names = [name for name in sets[0] if name in sets[1]]
-    if not names:
+    in_both = [name for name in sets[0] if name in sets[1]]
+    if not in_both:
         raise CampaignError(
             f"{before} has the variants {', '.join(sets[0]) or 'none'}, {after} {', '.join(sets[1]) or 'none'}: "
             "expected at least one of the same name"
         )
+    without_runs = [
+        f"{name}: no run of it succeeded in {side.directory}, so it is not compared: {side.remedy}."
+        for name in in_both
+        for side in sides
+        if not runs_of(side.runs, name)
+    ]
+    names = [name for name in in_both if all(runs_of(side.runs, name) for side in sides)]
+    if not names:
+        raise CampaignError(" ".join(without_runs))
     delta = delta if delta is not None else min(campaign.delta for campaign in campaigns)
     alpha = alpha if alpha is not None else min(campaign.alpha_of_a_look for campaign in campaigns)
     same_noise = (campaigns[0].seed, campaigns[0].noise) == (campaigns[1].seed, campaigns[1].noise)
@@ -244,14 +154,21 @@ def compare_results(
     paired = same_noise and same_machine and all(campaign.pairs for campaign in campaigns)
     memo: Memo = {}
     repeated = repeated_variants(first.runs, second.runs, names, metrics, paired)
-    anew = len(repeated) < len(names)
-    variants = [_variant(name, sides, metrics, paired, delta, alpha, len(names), anew, memo) for name in names]
+    variants = [_variant(name, sides, metrics, paired, delta, alpha, len(names), repeated, memo) for name in names]
     order = {verdict: n for n, verdict in enumerate(VERDICTS)}
     notes = [
-        f"{side.missing} runs of {side.directory} are missing or failed, and left out."
-        for side in sides
-        if side.missing
+        *without_runs,
+        *(
+            f"{side.missing} runs of {side.directory} are missing or failed, and left out: {side.remedy}."
+            for side in sides
+            if side.missing
+        ),
     ]
+    if apart := [one.name for one in variants if one.is_paired_by_design and not one.paired]:
+        notes.append(
+            f"{', '.join(apart)}: fewer than {FEWEST_PAIRS} runs with the same seed are there in both campaigns, so "
+            "that they are compared without pairs, as runs with other seeds are."
+        )
     cut_off = [f"{one.name}: {listed(one.at_ceiling, 3)}" for one in variants if one.at_ceiling]
     if cut_off:
         notes.append(
@@ -273,6 +190,7 @@ def compare_results(
         differing_facts(first.plan, second.plan),
         tuple(name for name in sets[0] if name not in sets[1]), tuple(name for name in sets[1] if name not in sets[0]),
         tuple(notes), delta, alpha, second.plan.campaign_file, different_programs(first.plan, second.plan), repeated,
+        tuple(f"{side.directory}: {one}" for side in sides for one in side.summary.get("invalidating", ())),
     )  # fmt: skip
 
 
@@ -298,20 +216,25 @@ def _side(directory: Path) -> _Side:
     if not directory.is_dir():
         raise CampaignError(f"{directory}: no such directory; expected one that `measure run` left")
     result, outcome = load_results(directory)
+    try:
+        baselines_of(result.plan, outcome)
+    except MeasureError as error:
+        raise CampaignError(f"{directory}: {error}") from None
     return _Side(directory, result.plan, outcome.runs, read_summary(directory), len(result.specs) - len(outcome.runs))
 
 
 def _variant(
     name: str, sides: Sequence[_Side], metrics: Sequence[str], paired: bool, delta: float, alpha: float,
-    n_variants: int, anew: bool, memo: Memo,
+    n_variants: int, repeated: Collection[str], memo: Memo,
 ) -> VariantChange:  # fmt: skip
-    """``anew``: whether the second campaign made runs of its own; otherwise nothing can be shown."""
+    """``repeated``: variants of which both campaigns have the same runs; if all are, nothing can be shown."""
+    anew = len(repeated) < n_variants
     compared_runs = [
         compared(side.plan.campaign, runs_of(side.runs, BASELINE), runs_of(side.runs, name)) for side in sides
     ]
     numbers = [[run.spec.replicate for run, _ in zip(one.runs, one.baselines, strict=False)] for one in compared_runs]
     both = sorted(set(numbers[0]) & set(numbers[1]))
-    paired = paired and len(both) >= FEWEST_PAIRS
+    by_design, paired = paired, paired and len(both) >= FEWEST_PAIRS
     rows = [[mine.index(number) for number in (both if paired else sorted(mine))] for mine in numbers]
     verdicts = [_verdicts(side, name) for side in sides]
     outer = all(one.across is not None for one in verdicts)
@@ -348,11 +271,13 @@ def _variant(
     enough = min(map(len, rows)) >= FEWEST_RUNS
     verdict: Verdict = gravest(found_verdicts) if enough else "inconclusive"
     n_before, n_after = map(len, rows)
+    shared = [one.on(metrics, outer) for one in verdicts]
     return VariantChange(
         name, verdicts[0], verdicts[1], verdict, min(tested, default=float("nan")), tuple(pairs),
         n_before, n_after, paired, alpha / (n_variants * len(scopes)),
         smallest_p(n_before, n_after, paired=paired) if enough else 1.0,
         tuple(f"{short(a)} - {short(b)}" for (a, b), high in zip(couples_within, at_ceiling, strict=True) if high),
+        by_design, name in repeated, shared[0] == shared[1],
     )  # fmt: skip
 
 
@@ -408,5 +333,5 @@ def _verdicts(side: _Side, name: str) -> SideVerdicts:
     except (KeyError, TypeError):
         raise CampaignError(
             f"{side.directory / 'summary.json'} has no verdict on {name}: `measure report {side.directory}` writes it "
-            "from the stored runs; all runs of this variant may have failed"
+            "from the stored runs"
         ) from None

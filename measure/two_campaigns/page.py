@@ -9,7 +9,8 @@ from pathlib import Path
 from measure.perturbation.wording import number_text, p_number
 from measure.report import page
 from measure.report.style import INK, MUTED, RULE, VERDICTS, new_figure
-from measure.two_campaigns.comparison import NULL_HYPOTHESIS, CampaignsCompared, VariantChange
+from measure.two_campaigns.comparison import NULL_HYPOTHESIS, CampaignsCompared
+from measure.two_campaigns.variant_change import VariantChange
 
 _MOST_DRAWN = 45
 

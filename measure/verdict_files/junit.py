@@ -15,7 +15,7 @@ _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 def junit_text(table: VerdictTable, failing: Collection[str]) -> str:
     """The file's text. ``failing``: verdicts that are failures; other open verdicts are skipped tests; runs that failed
-    are errors."""
+    are errors; findings, the gravest first, are the output of the suite."""
     cases = [_case(one, failing) for one in table.judgements]
     for number, failure in enumerate(table.failures, start=1):
         case = ET.Element("testcase", classname="runs", name=f"failed run {number}", time="0")
@@ -28,6 +28,8 @@ def junit_text(table: VerdictTable, failing: Collection[str]) -> str:
     counts["tests"] = str(len(cases))
     suite = ET.Element("testsuite", {"name": _clean(table.title), "time": "0", **counts})
     suite.extend(cases)
+    if table.findings:
+        ET.SubElement(suite, "system-out").text = _clean("\n".join(table.findings))
     suites = ET.Element("testsuites", counts)
     suites.append(suite)
     ET.indent(suites)

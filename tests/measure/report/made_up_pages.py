@@ -30,9 +30,10 @@ from measure.report.html import render
 from measure.sampling_check.check import SamplingResult, load_check
 from measure.sampling_check.page import render_check
 from measure.two_campaigns.change_test import ChangeTest
-from measure.two_campaigns.comparison import CampaignsCompared, PairChange, SideVerdicts, VariantChange
+from measure.two_campaigns.comparison import CampaignsCompared
 from measure.two_campaigns.design_facts import DesignFact
 from measure.two_campaigns.page import render_page as comparison_page
+from measure.two_campaigns.variant_change import PairChange, SideVerdicts, VariantChange
 from tests.measure.explanation.made_up import explanation
 from tests.measure.merging.test_merge import make_run, signal
 from tests.measure.report.synthetic_report import synthetic_report

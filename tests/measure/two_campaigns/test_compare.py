@@ -20,15 +20,10 @@ from measure.campaign.run_command import load_results
 from measure.cli import main
 from measure.stats.correlation import MOST_AT_CEILING, share_at_ceiling
 from measure.two_campaigns.change_test import ChangeTest, compare_changes, smallest_p
-from measure.two_campaigns.comparison import (
-    CampaignsCompared,
-    PairChange,
-    SideVerdicts,
-    VariantChange,
-    _rho,
-)
+from measure.two_campaigns.comparison import CampaignsCompared, _rho
 from measure.two_campaigns.design_facts import different_programs, differing_facts
 from measure.two_campaigns.page import _interval
+from measure.two_campaigns.variant_change import PairChange, SideVerdicts, VariantChange
 from tests.measure.demo_program import CAMPAIGN, PROGRAM
 from tests.measure.fake_runs import fake_runs_in_this_process
 from tests.measure.report.page_structure import csv_in
@@ -140,6 +135,28 @@ def test_a_p_value_stands_beside_its_level_and_too_few_runs_are_said() -> None:
         "p-value below 0.031, so give both campaigns 8 or more (p = 0.031, at a level of 0.0125)."
     )
     assert "so give" not in replace(few, verdict="equivalent").text
+    assert "so give" not in replace(few, verdict="not assessable").text
+    unpaired = replace(few, paired=False, n_after=1, smallest_p=1.0)
+    assert "6 and 1 runs allow no p-value below 1.000, so give both campaigns 7 or more" in unpaired.text
+    # Without those that are missing they would be pairs, which need more.
+    missing = replace(unpaired, is_paired_by_design=True)
+    assert "6 and 1 runs allow no p-value below 1.000, so give both campaigns 8 or more" in missing.text
+
+
+def test_verdicts_on_what_only_one_campaign_compares_are_not_laid_to_chance() -> None:
+    """Chance was said of a verdict that came from a metric which the other campaign does not have."""
+    pairs: dict[frozenset[str], Any] = {
+        frozenset("AB"): "equivalent", frozenset("AC"): "perturbed", frozenset("A"): "changed",
+    }  # fmt: skip
+    side = SideVerdicts("perturbed", "perturbed", "changed", pairs)
+    assert side.on("ABC", across=False) == "perturbed"
+    assert side.on("AB", across=False) == "equivalent"
+    assert side.on("AB", across=True) == "changed"
+    other = SideVerdicts("equivalent", "equivalent", None, {})
+    found = VariantChange("v", side, other, "inconclusive", 0.031, (), 9, 9, True, 0.0125, 0.0039)
+    assert "nor its absence: the verdicts may differ by chance" in found.text
+    shared = replace(found, agrees_on_shared=True)
+    assert "nor its absence: the verdicts differ on what only one of the campaigns compares" in shared.text
 
 
 def test_small_differences_that_are_significant_are_said_to_be_shown() -> None:
@@ -207,6 +224,13 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def measure(*arguments: object) -> Result:
     return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def remove_runs(directory: Path, variant: str) -> None:
+    plan = load_results(directory)[0].plan
+    for spec, key in zip(plan.specs, plan.keys, strict=True):
+        if spec.variant == variant:
+            (directory / "traces" / f"{key}.parquet").unlink()
 
 
 @pytest.mark.slow
@@ -278,7 +302,8 @@ def test_results_with_the_same_runs_show_nothing(results: Path, tmp_path: Path) 
     )
     assert told.replace(" ", "").startswith(notice.replace(" ", ""))  # paths are broken where a line ends
     assert "shown to be the same" not in told
-    assert "heavy: perturbed before and after; that the changes are the same cannot be shown" in told
+    assert "heavy: perturbed before and after; the runs have the same numbers in both campaigns, so that" in told
+    assert "so give both campaigns" not in told
     found = json.loads((tmp_path / "out/compare.json").read_text())
     assert found["repeated"] == ["light", "heavy"]
     assert found["findings"][0].startswith(notice)
@@ -325,6 +350,49 @@ def test_other_metrics_take_a_row_each_and_another_program_is_told(results: Path
     )
     assert found.findings[0].startswith("a measures demo.c, and b lookup.c: their relations differ without any")
     assert found.findings[1:] == ("1 run is missing.",)
+
+
+def test_a_variant_without_runs_leaves_the_others_comparable(results: Path, tmp_path: Path) -> None:
+    shutil.copytree(results / "first", tmp_path / "copy")
+    remove_runs(tmp_path / "copy", "light")
+    assert measure("report", tmp_path / "copy").exit_code == 0
+    result = measure("compare", results / "same", tmp_path / "copy", "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    found = json.loads((tmp_path / "out/compare.json").read_text())
+    assert list(found["variants"]) == ["heavy"]
+    assert any(one.startswith("light: no run of it succeeded in") for one in found["findings"])
+    assert any("left out: `measure run" in one for one in found["findings"])
+
+
+def test_results_without_baselines_are_refused(results: Path, tmp_path: Path) -> None:
+    """It was a traceback of numpy."""
+    shutil.copytree(results / "same", tmp_path / "copy")
+    remove_runs(tmp_path / "copy", "baseline")
+    result = measure("compare", results / "first", tmp_path / "copy", "--out", tmp_path / "out")
+    assert result.exit_code == 2
+    assert (
+        "copy: 0 baseline runs succeeded, expected at least 2: nothing to compare with. `measure run" in result.output
+    )
+
+
+def test_what_makes_a_campaign_wrong_comes_first(results: Path, tmp_path: Path) -> None:
+    """A control that failed was not said, and the verdict stood as if it had not."""
+    shutil.copytree(results / "same", tmp_path / "copy")
+    summary = tmp_path / "copy/summary.json"
+    stored = json.loads(summary.read_text())
+    stored["invalidating"] = ["The positive control was not found."]
+    summary.write_text(json.dumps(stored))
+    result = measure(
+        "compare", results / "first", tmp_path / "copy", "--out", tmp_path / "out", "--junit", tmp_path / "j"
+    )
+    sentence = f"{tmp_path / 'copy'}: The positive control was not found."
+    assert "".join(result.output.split()).startswith("".join(f"!! {sentence}".split()))
+    found = json.loads((tmp_path / "out/compare.json").read_text())
+    assert found["invalidating"] == [sentence] == found["findings"][:1]
+    page = (tmp_path / "out/compare.html").read_text()
+    assert page.index("Read this first") < page.index(sentence) < page.index('class="verdicts"')
+    assert page.count(sentence) == 1
+    assert sentence in (tmp_path / "j").read_text()
 
 
 def test_what_cannot_be_compared_is_told(results: Path, tmp_path: Path) -> None:
