@@ -106,7 +106,7 @@ def analyse(
         variants=tuple(variants),
         invalidating=invalid_figures(plan, outcome, controls),
         said=(
-            *map(Finding, plan.history.warnings(campaign)),
+            *map(Finding, (*outcome.warnings, *plan.history.warnings(campaign))),
             *how_to_look(outlying, plan),
             *_findings(variants, uninformative, plan, outcome, controls),
         ),
@@ -250,7 +250,7 @@ def _findings(
     if plan.campaign.host is not None:
         sentences += disturbances(outcome.runs)
         sentences += [f"Noise: {warning}." for warning in warnings_about(parse_host(plan.machine_text).processor)]
-    return *found, *map(Finding, [*sentences, *outcome.warnings])
+    return *found, *map(Finding, sentences)
 
 
 def summary(data: ReportData, outcome: Outcome) -> dict[str, Any]:

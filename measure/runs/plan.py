@@ -62,8 +62,9 @@ class Plan:
         return words_of_campaign(self.campaign_file, self.settings)
 
 
-def content_keys(specs: Iterable[RunSpec]) -> tuple[str, ...]:
-    """For each run, the hash of everything that its trace depends on: its input files and its target's code included.
+def content_keys(specs: Iterable[RunSpec], with_versions: bool = True) -> tuple[str, ...]:
+    """For each run, the hash of everything that its trace depends on: its input files and its target's code included,
+    the latter only ``with_versions``.
 
     Each input file is read once.
     """
@@ -74,7 +75,8 @@ def content_keys(specs: Iterable[RunSpec]) -> tuple[str, ...]:
 
     def key(spec: RunSpec) -> str:
         identity = spec.identity()
-        identity["sources"] = _target_digest(spec.target)
+        if with_versions:
+            identity["sources"] = _target_digest(spec.target)
         identity["stdin"] = file_hash(spec.stdin) if spec.stdin else None
         identity["files"] = [(guest, file_hash(host)) for guest, host in spec.files]
         text = json.dumps(identity, sort_keys=True, separators=(",", ":"))
@@ -195,7 +197,9 @@ def make_plan(
     ordered = interleaved(specs, campaign.seed)
     keys = content_keys(ordered)
     facts, second_facts = builds.facts(), builds.second_facts()
-    history = first_look(campaign, machine_text, keys, facts, second_facts)
+    # Another version of the target makes all runs again, but draws nothing anew: that is no further look.
+    drawn_keys = content_keys(ordered, with_versions=False)
+    history = first_look(campaign, machine_text, drawn_keys, facts, second_facts)
     path = str(document.path.resolve())
     return Plan(campaign, machine_text, clock_hz, ordered, keys, facts, path, history, document.settings, second_facts)
 

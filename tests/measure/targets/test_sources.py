@@ -33,8 +33,9 @@ def spec_for(target: str) -> RunSpec:
     )  # fmt: skip
 
 
-def key_after(change: str, target: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The key of a run on ``target`` after a change of the source file ``change``."""
+def key_after(change: str, target: str, monkeypatch: pytest.MonkeyPatch, with_versions: bool = True) -> str:
+    """The key of a run on ``target`` after a change of the source file ``change``; ``with_versions``: of
+    `content_keys`."""
     place = ROOT / change
     assert place.is_file()
 
@@ -44,7 +45,7 @@ def key_after(change: str, target: str, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(plan, "source_digest", digest)
     plan._target_digest.cache_clear()
     try:
-        return content_keys([spec_for(target)])[0]
+        return content_keys([spec_for(target)], with_versions)[0]
     finally:
         plan._target_digest.cache_clear()
 
@@ -70,6 +71,9 @@ def test_a_change_of_its_sources_changes_the_keys_of_a_target(
     before = {target: key_after("pyproject.toml", target, monkeypatch) for target in ELSEWHERE}
     after = {target: key_after(change, target, monkeypatch) for target in ELSEWHERE}
     assert {target for target in ELSEWHERE if before[target] != after[target]} == targets
+    for target in ELSEWHERE:  # another version was a further look at the same runs
+        same = {key_after(one, target, monkeypatch, with_versions=False) for one in ("pyproject.toml", change)}
+        assert len(same) == 1
 
 
 @pytest.mark.parametrize("target", ELSEWHERE)
