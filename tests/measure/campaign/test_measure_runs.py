@@ -173,6 +173,8 @@ def test_report_of_a_directory_needs_no_sources(folder: Path) -> None:
     assert (folder / "out" / "report.html").exists()
     again = json.loads((folder / "out" / "summary.json").read_text())
     assert again["runs"] == {"done": 7, "reused": 7, "failed": 0}
+    before_verdicts = len(again["invalidating"]) + len(again["metric_findings"])
+    assert again["findings"][before_verdicts].startswith("1 of 8 runs are missing: `measure run`")
     assert again["variants"].keys() == first["variants"].keys()
 
 

@@ -124,6 +124,8 @@ def test_a_limit_that_ends_among_the_baselines_leaves_a_group_that_was_measured(
     assert yaml.safe_load(written)["variants"] == {"group1": ["rounds", "loops"]}
     page = (folder / "out" / "partition.html").read_text()
     assert "Too few runs were made to decide on group1. Collect the groups, with the verdict on each" in page
+    assert "; group1 may change relations by any amount:" in page
+    assert "less than delta:" not in page
 
     patient = SlowMachine()
     use(patient, monkeypatch)
