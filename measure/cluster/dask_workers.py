@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from instrumenter.errors import InstrumenterError
+from measure.arguments import not_expected
 from measure.cluster import worker_side
 from measure.cluster.alignment import Similarities, Tile, aligner_with
 from measure.cluster.identity import difference, digest, machine_identity
@@ -63,6 +64,10 @@ def connect(scheduler: str | Client, notify: Callable[[str], None] = lambda text
         ) from None
     if isinstance(scheduler, Client):
         return DaskWorkers(scheduler, [], notify)
+    if not isinstance(scheduler, str):  # of a library call: a command has text
+        raise not_expected(
+            "client", scheduler, "a Dask client, or the address of a scheduler, tcp://HOST:PORT or local:N"
+        )
     kind, _, rest = scheduler.partition(":")
     opened: list[Any] = []
     try:

@@ -22,7 +22,7 @@ from emulator.machine import Machine
 from emulator.timing.inorder import InOrderCore
 from emulator.timing.machine_config import MachineConfig
 from emulator.timing.online_predictor import online_predictor
-from measure.arguments import check_number, check_word
+from measure.arguments import check_flag, check_number, check_word
 from measure.cycle_close.classifier import Base, SignatureTable, Update, WhenFull
 from measure.cycle_close.estimated_events import completed
 from measure.cycle_close.live_counts import UNKNOWN, Following, known_penalty_cycles, live_counts, wait_cycles
@@ -79,8 +79,8 @@ class TracerSettings:
             value = getattr(self, name)
             if get_origin(hint) is Literal:
                 check_word(name, value, get_args(hint))
-            elif hint is bool and not isinstance(value, bool):
-                raise ArgumentError(f"{name}: got {value!r}, expected True or False")
+            elif hint is bool:
+                check_flag(name, value)
         check_number(
             "interval_instructions", self.interval_instructions, least=SHORTEST_TRACED_INTERVAL, whole=True,
             what="instructions",

@@ -11,7 +11,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.arguments import check_number, check_word
+from measure.arguments import check_flag, check_number, check_word
 from measure.campaign.analysis import findings_of_variant, summary
 from measure.campaign.provenance import installed
 from measure.foreign.gather import Gathered, measured
@@ -50,6 +50,7 @@ class Levels:
         check_number("delta", self.delta, above=0, what="a change of z = atanh(rho)")
         check_number("alpha", self.alpha, above=0, below=0.5, what="the chance of any false alarm")
         check_number("seed", self.seed, whole=True)
+        check_flag("align", self.align)
         check_word("order", self.order, get_args(Order))
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from measure.arguments import list_of, path_of
 from measure.campaign.run_command import Finished, make_campaign, read_campaign
 from measure.errors import MeasureError
 from measure.library.comparisons import Comparison
@@ -110,7 +111,7 @@ class Result(Comparison):
             file.write_bytes(program)
             file.chmod(0o755)
 
-        write_atomically(Path(path), write)
+        write_atomically(path_of("path", path), write)
 
 
 def run(
@@ -140,20 +141,21 @@ def run(
     ```
     """
     finished = make_campaign(
-        Path(campaign),
-        Path(out) if out is not None else None,
+        path_of("campaign", campaign),
+        path_of("out", out) if out is not None else None,
         console_for(progress),
         workers=workers,
         scheduler=client,
-        settings=settings,
+        settings=list_of("settings", settings, "changes KEY=VALUE"),
     )
     return _result(finished)
 
 
-def load(directory: Path | str, *, progress: bool | None = None) -> Result:
+def load(directory: Result | Path | str, *, progress: bool | None = None) -> Result:
     """The results that `run` or `measure run` left in a directory, compared again; nothing is run.
 
-    ``directory``: of the results; ``progress``: show it, by default in a terminal or notebook only.
+    ``directory``: of the results, or a `Result`, whose directory is read again; ``progress``: show it, by default in a
+    terminal or notebook only.
 
     Raises `CampaignError` when there are none.
 
@@ -164,7 +166,12 @@ def load(directory: Path | str, *, progress: bool | None = None) -> Result:
     print(result.variants, result.findings)
     ```
     """
-    return _result(read_campaign(Path(directory), None, console_for(progress)))
+    return _result(read_campaign(directory_of("directory", directory), None, console_for(progress)))
+
+
+def directory_of(name: str, given: Result | Path | str) -> Path:
+    """The directory of results that the argument ``name`` is, or is of. Raises `ArgumentError` for anything else."""
+    return given.directory if isinstance(given, Result) else path_of(name, given, "a directory of results, or a Result")
 
 
 def _result(finished: Finished) -> Result:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.suggestions import nearest
+from measure.arguments import items_of, list_of, not_expected
 from measure.errors import MeasureError
 from measure.foreign.compare import Levels
 from measure.foreign.compare import compare as compare_gathered
@@ -198,22 +199,39 @@ def compare(
     ```
     """
     groups = dict(runs) if isinstance(runs, Mapping) else {DEFAULT_VARIANT: runs}
-    before = [_trace(frame, f"baseline[{n}]") for n, frame in enumerate(baseline)]
+    before = _traces(baseline, "baseline", "baseline")
     after = {
-        str(name): [_trace(frame, f"{name}[{n}]") for n, frame in enumerate(frames)] for name, frames in groups.items()
+        str(name): _traces(frames, f"runs[{name!r}]" if isinstance(runs, Mapping) else "runs", str(name))
+        for name, frames in groups.items()
     }
-    gathered = gather_traces(before, after, metrics=metrics)
+    gathered = gather_traces(before, after, metrics=list_of("metrics", metrics, "names of metrics", object))
     return Comparison(compare_gathered(gathered, Levels(delta, alpha, seed, align, order), title))
 
 
+def _traces(frames: Any, argument: str, group: str) -> list[ForeignTrace]:
+    """The data frames of the ``group`` of runs as traces. Raises `ArgumentError`, naming the ``argument``."""
+    expected = (
+        "a list of traces, a pandas DataFrame for each run; two campaigns are compared by the command "
+        "`measure compare BEFORE AFTER`"
+    )
+    return [_trace(frame, f"{group}[{n}]") for n, frame in enumerate(items_of(argument, frames, expected))]
+
+
+def check_frame(name: str, frame: Any) -> None:
+    """Raise `ArgumentError` for an argument ``name`` that is no pandas DataFrame."""
+    import pandas as pd
+
+    if not isinstance(frame, pd.DataFrame):
+        raise not_expected(name, frame, "a pandas DataFrame, such as a Result's trace(...) gives")
+
+
 def _trace(frame: Any, name: str) -> ForeignTrace:
-    """A DataFrame as a trace. Raises `TraceFileError`."""
+    """A DataFrame as a trace. Raises `ArgumentError` for anything else, and `TraceFileError`."""
     import pandas as pd
 
     from measure.foreign.table import check_magnitude, is_boundary, row_of, table_trace, time_warnings
 
-    if not isinstance(frame, pd.DataFrame):
-        raise TraceFileError(f"{name}: got {type(frame).__name__}, expected a pandas DataFrame")
+    check_frame(name, frame)
     headings = [str(column) for column in frame.columns]
     chosen = [n for n, heading in enumerate(headings) if not is_boundary(heading)]
     warnings: list[str] = []

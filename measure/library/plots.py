@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 
 from common.suggestions import nearest
+from measure.arguments import list_of
 from measure.errors import MeasureError
 from measure.perturbation.analysis_types import Perturbation
 from measure.report import figures
@@ -89,7 +90,7 @@ class CampaignPlots(Plots):
         Raises `MeasureError` for a run or a metric that does not exist.
         """
         table = self._result.trace(variant, replicate)
-        chosen = list(metrics) or list(self._result.report.hardware_metrics)
+        chosen = list_of("metrics", metrics, "names of metrics") or tuple(self._result.report.hardware_metrics)
         for metric in chosen:
             if metric not in table.columns:
                 known = [name for name in table.columns if not name.startswith(("begin_", "end_"))]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.arguments import check_number
+from measure.arguments import check_flag, check_number, list_of, path_of
 from measure.errors import CampaignError
 from measure.library.progress import console_for
 
@@ -119,9 +119,10 @@ def phases(
     from measure.program_phases.command import Options, is_vectors_file, phases_of, profiled, refuse_for_vectors
     from measure.program_phases.points import simulation_points
 
+    check_flag("simpoint32", simpoint32)
     length = Options.interval_instructions if interval_instructions is None else interval_instructions
     options = Options(length, max_k=max_k, k=k, seed=seed, compat=simpoint32, picture=False)
-    job = Job(Path(program), tuple(map(str, arguments)), Path(), _path(stdin), exit_status=exit_status)
+    job = Job(path_of("program", program), _words(arguments), Path(), _path("stdin", stdin), exit_status=exit_status)
     if is_vectors_file(job.program):
         refuse_for_vectors(job.program, interval_instructions=interval_instructions)
     try:
@@ -182,9 +183,10 @@ def cycleclose(
     except TypeError as error:
         raise CampaignError(f"{error}: expected fields of {TracerSettings.__module__}.Settings") from None
     check_number("samples_per_phase", samples_per_phase, least=0, whole=True, what="samples")
-    machine_file = Path(machine) if machine is not None else built_in_machine()
+    check_flag("validate", validate)
+    machine_file = _path("machine", machine) or built_in_machine()
     job = Job(
-        Path(program), tuple(map(str, arguments)), machine_file, _path(stdin), seed, samples_per_phase,
+        path_of("program", program), _words(arguments), machine_file, _path("stdin", stdin), seed, samples_per_phase,
         exit_status=exit_status,
     )  # fmt: skip
     try:
@@ -236,11 +238,18 @@ def partition(
     from measure.partitioning.command import Request, search_partition
 
     try:
-        request = Request(Path(campaign), _path(out), minutes, workers=workers, scheduler=client, **options)
+        request = Request(
+            path_of("campaign", campaign), _path("out", out), minutes, workers=workers, scheduler=client, **options
+        )
     except TypeError as error:
         raise CampaignError(f"{error}: expected fields of {Request.__module__}.Request") from None
     return search_partition(request, console_for(progress)).outcome
 
 
-def _path(given: Path | str | None) -> Path | None:
-    return None if given is None else Path(given)
+def _path(name: str, given: Path | str | None) -> Path | None:
+    return None if given is None else path_of(name, given)
+
+
+def _words(arguments: Sequence[str]) -> tuple[str, ...]:
+    """The arguments of a program, of which numbers and paths may be some."""
+    return tuple(map(str, list_of("arguments", arguments, "arguments", object)))

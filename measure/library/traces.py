@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -11,10 +12,11 @@ import numpy as np
 from measure.alignment.dtw import Alignment, Method
 from measure.alignment.dtw import align as align_channels
 from measure.alignment.setting import DEFAULT_ALIGNMENT
-from measure.arguments import check_number, check_word
+from measure.arguments import check_number, check_word, items_of, list_of
 from measure.errors import MeasureError
 from measure.foreign.table import is_boundary
-from measure.library.campaigns import Result
+from measure.library.campaigns import Result, directory_of
+from measure.library.comparisons import check_frame
 from measure.merging.command import load_all
 from measure.merging.merge_runs import AlignBy, Scale, merge_runs
 
@@ -49,7 +51,9 @@ def align(
     print(found.stretched_fraction, found.path[:3])
     ```
     """
-    chosen = list(metrics) or [
+    check_frame("a", a)
+    check_frame("b", b)
+    chosen = list(list_of("metrics", metrics, "names of metrics", object)) or [
         name for name in a.columns if name in b.columns and _is_metric(a, name) and _is_metric(b, name)
     ]
     missing = [name for name in chosen if name not in a.columns or name not in b.columns]
@@ -71,7 +75,7 @@ def _is_metric(frame: Any, name: Any) -> bool:
 
 
 def merge(
-    results: Result | Path | str | Sequence[Path | str],
+    results: Result | Path | str | Sequence[Result | Path | str],
     *,
     baseline: int | None = None,
     align_by: AlignBy = "dtw",
@@ -82,12 +86,12 @@ def merge(
 ) -> pd.DataFrame:
     """One trace with every metric of a campaign's runs, on the records of one baseline; counts are conserved.
 
-    ``results``: of `run`, or one or several directories of results; ``baseline``: number of the baseline whose records
-    are used, the first by default; ``align_by``: "dtw" on ``channels``, or "progress", the program's own instructions,
-    which only a campaign with ground truth counts: others estimate them, and a warning says so; ``channels``: by
-    default all common hardware metrics; ``scale``: "zscore" for events as they are, "rank" for their ranks, which
-    single spikes do not dominate; ``step_penalty``, ``band``: of the alignment, by default the campaign's, for which
-    its verdicts across runs hold.
+    ``results``: of `run`, or a directory of results, or several of them; ``baseline``: number of the baseline whose
+    records are used, the first by default; ``align_by``: "dtw" on ``channels``, or "progress", the program's own
+    instructions, which only a campaign with ground truth counts: others estimate them, and a warning says so;
+    ``channels``: by default all common hardware metrics; ``scale``: "zscore" for events as they are, "rank" for their
+    ranks, which single spikes do not dominate; ``step_penalty``, ``band``: of the alignment, by default the campaign's,
+    for which its verdicts across runs hold.
 
     The frame's ``attrs`` have each metric's run, total and quality of alignment, and ``warnings``. Raises
     `MeasureError` for runs that do not belong together.
@@ -99,12 +103,13 @@ def merge(
     print(merged.columns, merged.attrs["warnings"])
     ```
     """
-    if isinstance(results, Result):
-        directories = [results.directory]
-    elif isinstance(results, str | Path):
-        directories = [Path(results)]
+    if isinstance(results, Result | str | PathLike):
+        directories = [directory_of("results", results)]
     else:
-        directories = [Path(directory) for directory in results]
+        several = items_of("results", results, "a directory of results, a Result, or a list of these")
+        directories = [directory_of(f"results[{n}]", one) for n, one in enumerate(several)]
+    if channels is not None:
+        channels = list_of("channels", channels, "names of metrics")
     loaded = load_all(directories)
     merged = merge_runs(
         loaded.baseline(baseline), loaded.runs, align=align_by, channels=channels, scale=scale,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from measure.arguments import check_number, check_word
+from measure.arguments import check_flag, check_number, check_word, list_of, path_of
 from measure.campaign.first_use import Preparation
 from measure.cluster.choice import workers_on
 from measure.console.command_words import shown_path, words_of_campaign
@@ -52,7 +52,10 @@ VALIDATION_MARGIN = 1.5  # factor over the time of the search's own tests: other
 
 @dataclass(frozen=True)
 class Request:
-    """The command's options; see their help. Raises `ArgumentError` for those out of range."""
+    """The command's options; see their help. Raises `ArgumentError` for those out of range.
+
+    ``memory`` may be given as a str, ``shared`` and ``settings`` as any lists.
+    """
 
     campaign: Path
     out: Path | None = None
@@ -70,6 +73,13 @@ class Request:
     settings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if self.memory is not None:
+            object.__setattr__(self, "memory", path_of("memory", self.memory))
+        for name, what in (("shared", "names of metrics"), ("settings", "changes KEY=VALUE")):
+            object.__setattr__(self, name, list_of(name, getattr(self, name), what))
+        check_flag("resume", self.resume)
+        if self.exact is not None:
+            check_flag("exact", self.exact)
         check_word("accept", self.accept, get_args(Accept))
         check_word("target", self.target, ("emulated", "fake"))
         if self.minutes is not None:

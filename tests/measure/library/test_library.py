@@ -158,7 +158,7 @@ def test_frames_are_compared() -> None:
 @pytest.mark.parametrize(
     ("baseline", "runs", "message"),
     [
-        ([[1, 2]], [[1, 2]], r"baseline\[0\]: got list, expected a pandas DataFrame"),
+        ([[1, 2]], [[1, 2]], r"baseline\[0\]: got \[1, 2\], expected a pandas DataFrame"),
         (frames(1, 1, 0.5), frames(2, 1, 0.5), "1 baseline trace, expected at least 2"),
         (frames(1, 2, 0.5), [], "no traces of instrumented runs"),
         (frames(1, 2, 0.5), {"baseline": frames(2, 1, 0.5)}, "a variant has the name 'baseline'"),
