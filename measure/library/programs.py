@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from measure.arguments import check_flag, check_number, list_of, path_of
-from measure.errors import CampaignError
+from measure.errors import CampaignError, MeasureError
 from measure.library.progress import console_for
 
 if TYPE_CHECKING:
@@ -225,7 +225,9 @@ def partition(
     `measure.partitioning.command.Request`, such as ``resume=False`` or ``counters=4``.
 
     Writes what `measure partition` writes. `PartitionResult.groups` has each group with its status,
-    `PartitionResult.names` the metrics of a group. Raises `MeasureError`.
+    `PartitionResult.names` the metrics of a group. Raises `CampaignError` for what is wrong with the file or an
+    argument, and `MeasureError` where the time limit ended the search before any group was measured: it says how many
+    minutes that takes.
 
     ```python
     import measure
@@ -243,7 +245,10 @@ def partition(
         )
     except TypeError as error:
         raise CampaignError(f"{error}: expected fields of {Request.__module__}.Request") from None
-    return search_partition(request, console_for(progress)).outcome
+    outcome = search_partition(request, console_for(progress)).outcome
+    if outcome.shortfall:
+        raise MeasureError(outcome.shortfall)
+    return outcome
 
 
 def _path(name: str, given: Path | str | None) -> Path | None:

@@ -71,7 +71,8 @@ def partition(
     delta, within runs and aligned across them. Ctrl-C, SIGTERM and the end of --minutes stop the search at any time;
     all verdicts are kept, and the best partition so far is reported with the groups that fresh runs confirmed; groups
     that were measured by too few runs to decide are in it, and marked. The same command continues. Leaves
-    DIR/partition.yaml (the campaign by that partition, if there is a group), partition.json and partition.html.
+    DIR/partition.yaml (the campaign by that partition, if a group is good or may be), partition.json and
+    partition.html.
     """
     from measure.partitioning.command import Request, run_partition
 

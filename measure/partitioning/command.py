@@ -391,12 +391,9 @@ def _outcome(
 def _next_commands(
     request: Request, outcome: PartitionResult, campaign: Campaign, campaigns: Sequence[Path]
 ) -> NextCommands:
-    """What may come next; nothing to collect without a group that was measured, or where all that were are not good.
-
-    ``campaign``: that was searched; ``campaigns``: files that collect the groups.
-    """
+    """What may come next; ``campaign``: that was searched; ``campaigns``: files that collect the groups, if any."""
     runs, merge, explain = [], "", []
-    if outcome.best.groups or outcome.with_status("undecided"):
+    if campaigns:
         runs = [f"measure run {shown_path(str(path))}" for path in campaigns]
         results = " ".join(shlex.quote(f"results/{outcome.name}-{path.stem}") for path in campaigns)
         merge = f"measure merge {results} --out merged.parquet"

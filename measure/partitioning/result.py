@@ -274,7 +274,8 @@ def summary_of(outcome: PartitionResult) -> dict[str, Any]:
 def write_campaigns(
     outcome: PartitionResult, campaign: Campaign, document: YamlDocument, directory: Path
 ) -> tuple[Path, ...]:
-    """Write ``partition.yaml``: the campaign with one variant per group; no file when there is no group.
+    """Write ``partition.yaml``: the campaign with one variant per group; no file when no group is good or may be, as
+    where none was measured.
 
     With several sets of hardware metrics, one file per set (``partition-1.yaml`` and so on), with the groups dealt
     out over them: every group and every set is measured, and each file has the baselines of its set. Files that an
@@ -283,7 +284,7 @@ def write_campaigns(
     import yaml
 
     earlier = {path for path in directory.glob("partition*.yaml") if _CAMPAIGN_NAME.fullmatch(path.name)}
-    if not outcome.groups:
+    if not outcome.best.groups and not outcome.with_status("undecided"):
         for path in earlier:
             path.unlink(missing_ok=True)
         return ()

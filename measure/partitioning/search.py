@@ -183,7 +183,7 @@ class PartitionSearch:
         proof: Proof = "upper bound"
         if self._settled() or self._proved:
             proof = "optimal"
-        elif self._cover_proved:
+        elif self._cover_proved and self.verdicts:  # of no verdicts, no cover is the best one
             proof = "optimal among tested"
         stagnation = self._stagnation
         outlook = Outlook(

@@ -242,7 +242,7 @@ def test_cycle_close_trace_and_its_deviation(tmp_path: Path) -> None:
 def test_partition_of_a_small_campaign(tmp_path: Path) -> None:
     campaign = write_campaign(tmp_path, baselines=4, replicates=1)
     found = measure.partition(
-        campaign, minutes=0.05, out=tmp_path / "out", memory=tmp_path / "memory.sqlite", target="fake"
+        campaign, minutes=0.5, out=tmp_path / "out", memory=tmp_path / "memory.sqlite", target="fake"
     )
     # With time for more runs, what 4 runs cannot decide is not in a group.
     collected = {metric for group in found.groups for metric in found.names(group.group)}

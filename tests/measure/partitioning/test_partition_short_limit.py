@@ -13,6 +13,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+import measure
 from common.interrupts import OutOfTime
 from measure.errors import RunError
 from measure.partitioning import command, oracle
@@ -151,7 +152,8 @@ def test_a_limit_without_a_group_run_tells_how_long_it_must_be(folder: Path, mon
     assert "  measure partition " in ended.output
     assert "--minutes 361 " in ended.output.splitlines()[-1]
     assert [one["status"] for one in found["groups"]] == ["not tested"] * 2
-    assert list(yaml.safe_load((folder / "out" / "partition.yaml").read_text())["variants"]) == ["group1", "group2"]
+    assert found["proved"] == "upper bound"
+    assert not (folder / "out" / "partition.yaml").exists()  # no group was measured that it could collect
     assert "give --minutes 361" in (folder / "out" / "partition.html").read_text()
     use(SlowMachine(ends_at_seconds=0.5 * RUN_SECONDS), monkeypatch)
     (folder / "out").rename(folder / "earlier")
@@ -191,7 +193,20 @@ def test_a_limit_that_ends_while_programs_are_built_says_so(folder: Path, monkey
     assert ended.exit_code == 1
     output = " ".join(ended.output.split())
     assert "No group was measured in the time limit of 1 min: building the programs took all of it." in output
-    assert [one["status"] for one in result_of(folder)["groups"]] == ["not tested"] * 2
+    found = result_of(folder)
+    assert [one["status"] for one in found["groups"]] == ["not tested"] * 2
+    assert found["proved"] == "upper bound"
+    assert not (folder / "out" / "partition.yaml").exists()
+
+
+def test_a_library_call_that_measured_no_group_raises_what_the_command_says(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(SlowMachine(ends_at_seconds=1.5 * RUN_SECONDS), monkeypatch)
+    memory = str(folder / "memory.sqlite")
+    with pytest.raises(measure.MeasureError, match=r"^No group was measured in the time limit of 7\.5 min: .* 361\."):
+        measure.partition(str(folder / "c.yaml"), minutes=7.5, out=folder / "out", memory=memory, target="fake")
+    assert result_of(folder)["shortfall"]
 
 
 def test_a_limit_too_short_for_anything_keeps_the_result_that_was_validated(
