@@ -26,7 +26,7 @@ from measure.partitioning.group_verdicts import Accept
 from measure.partitioning.hardware import counting_everything, events_of, split_hardware
 from measure.partitioning.oracle import FIRST_REPLICATES, CampaignOracle, GroupSettings
 from measure.partitioning.page import NextCommands, next_steps, render_page
-from measure.partitioning.result import PartitionResult, summary_of, write_campaigns
+from measure.partitioning.result import HEADINGS, PartitionResult, summary_of, write_campaigns
 from measure.partitioning.search_types import Group, GroupVerdict, Oracle
 from measure.partitioning.timed_search import Session, SessionOracles, SessionResult
 from measure.partitioning.verdict_memory import Memory, RememberingOracle, default_path
@@ -423,9 +423,8 @@ def _remedies(campaign: Campaign) -> tuple[str, ...] | None:
 def _print_outcome(outcome: PartitionResult, console: Console) -> None:
     from rich.markup import escape
 
-    headings = ("group", "software metrics", "closest to the limit", "fresh runs")
     if rows := outcome.rows():
-        print_table(console, escape(outcome.headline), headings, [[*map(escape, row)] for row in rows])
+        print_table(console, escape(outcome.headline), HEADINGS, [[*map(escape, row)] for row in rows])
     else:
         console.print(outcome.headline, markup=False)
     for sentence in outcome.sentences():

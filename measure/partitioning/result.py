@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -22,6 +23,9 @@ _PROOFS = {
     "optimal among tested": "Proved: of the groups shown to be good, fewer cannot have as many metrics.",
     "upper bound": "Not proved: fewer groups may do.",
 }
+HEADINGS = ("group", "software metrics", "closest to the limit", "fresh runs")
+"""Of the columns of `PartitionResult.rows`."""
+
 _CAMPAIGN_NAME = re.compile(r"partition(-\d+)?\.yaml")
 
 Status = Literal["validated", "not validated", "undecided", "not tested"]
@@ -50,7 +54,7 @@ class CollectedGroup:
     fresh: GroupVerdict | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PartitionResult:
     """The end of a search for groups of metrics.
 
@@ -86,6 +90,18 @@ class PartitionResult:
     shortfall: str = ""
     time_needed: str = ""
     outlying: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        groups = [
+            f"\n{one.name}: {', '.join(self.names(one.group))}: {_STATUS_WORDS[one.status]}" for one in self.groups
+        ]
+        return f"<{type(self).__name__} {self.headline}{''.join(groups)}>"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in self.rows())
+        headings = "".join(f"<th>{heading}</th>" for heading in HEADINGS)
+        sentences = "".join(f"<li>{escape(text)}</li>" for text in self.sentences())
+        return f"<h3>{escape(self.headline)}</h3><table><tr>{headings}</tr>{rows}</table><ul>{sentences}</ul>"
 
     @property
     def groups(self) -> tuple[CollectedGroup, ...]:

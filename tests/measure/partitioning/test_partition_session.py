@@ -26,7 +26,7 @@ from measure.partitioning.budget import Budget
 from measure.partitioning.cli import partition
 from measure.partitioning.oracle import CampaignOracle
 from measure.partitioning.result import PartitionResult, summary_of
-from measure.partitioning.search_types import Group, GroupVerdict
+from measure.partitioning.search_types import Group, GroupVerdict, Outlook, Partition
 from measure.partitioning.synthetic import SyntheticOracle
 from measure.partitioning.timed_search import Session, SessionOracles, SessionResult
 from measure.runs.campaign_file import load_campaign
@@ -74,6 +74,27 @@ def outcome_of(found: SessionResult) -> PartitionResult:
         found.tested, found.validated, found.calls, found.remembered, 0, (("cycles",),), 0.2, 0.05, "equivalent",
         found.stopped, found.unfinished,
     )  # fmt: skip
+
+
+def test_a_result_shows_its_groups_by_the_names_of_metrics() -> None:
+    good, doubtful, alone = frozenset({0, 1}), frozenset({2}), frozenset({4})
+    verdict = GroupVerdict("good", "a < b", runs=3)
+    shown = PartitionResult(
+        "demo", ("a", "b", "c", "d", "e<f"), Partition((good, doubtful), frozenset({3, 4})), "upper bound", "stopped",
+        Outlook(1), {good: verdict, doubtful: verdict, alone: GroupVerdict("bad", "changed")}, {good: verdict}, 2, 0, 9,
+        (("cycles",),), 0.2, 0.05, "equivalent",
+    )  # fmt: skip
+    assert repr(shown).splitlines() == [
+        "<PartitionResult demo: 3 of 5 software metrics in 2 runs (upper bound); 1 more not tested yet, each in a "
+        "group of its own.",
+        "group1: a, b: good, validated on fresh runs",
+        "group2: c: good, not validated on fresh runs",
+        "group3: d: not tested>",
+    ]
+    page = shown._repr_html_()
+    assert "<h3>demo: 3 of 5 software metrics" in page
+    assert "<td>group1</td><td>a, b</td><td>a &lt; b</td><td>a &lt; b</td>" in page
+    assert "<li>e&lt;f is not shown to be good even alone: changed.</li>" in page
 
 
 @given(
