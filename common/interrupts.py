@@ -1,8 +1,8 @@
 """Interruptions of a command: Ctrl-C, SIGTERM, a time limit. All are `KeyboardInterrupt`: code safe for Ctrl-C is safe.
 
 Signals reach only the main thread. In other threads `terminable` does nothing, and a `TimeLimit` acts only in `set`.
-What is raised in a destructor or a callback of the garbage collector, Python drops; it is raised once more then. What is
-raised while an extension module is imported may come out as the cause of an `ImportError`; it is raised itself.
+What is raised in a destructor or a callback of the garbage collector, Python drops; it is raised once more then. An
+extension module whose import is interrupted may raise an `ImportError` from it; the interruption is raised then.
 """
 
 from __future__ import annotations
