@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -80,15 +81,16 @@ _GUEST_MXCSR = OFFSETS["guest_mxcsr"] >> 2
 # address bits, and mispredict at every store if two lines in use collide.
 COUNTS_OFFSET = 4096 + 2048 + 64
 MAX_BLOCKS = 1 << 21
-MAX_CALLS = 16  # inline functions and column sets of a selection
-# An entry of ``inline_map``: a bit for each function and column set that takes the instruction, its class, its word.
-CLASS_SHIFT, WORD_SHIFT = MAX_CALLS, 32
 COUNTERS_OFFSET = COUNTS_OFFSET + 8 * MAX_BLOCKS
 _COUNTERS_END = COUNTERS_OFFSET + 8 * MAX_COUNTERS
 _RESERVED_END = _COUNTERS_END + (64 << 20)  # of what `Hart.reserve` gives
 _LINES_OFFSET = _RESERVED_END + 4095 & -4096  # of the pages with tables of followed lines
 _REACHED_BYTES = (1 << 31) - 4096  # from the state, as far as an x86 displacement reaches
 SHORTEST_LINE_BITS, LONGEST_LINE_BITS = 4, 12
+
+MAX_CALLS = 16  # inline functions and column sets of a selection
+# An entry of ``inline_map``: a bit for each function and column set that takes the instruction, its class, its word.
+CLASS_SHIFT, WORD_SHIFT = MAX_CALLS, 32
 
 CANONICAL_EMPTY_RESERVATION = (1 << 64) - 1
 
@@ -106,6 +108,7 @@ class Place(NamedTuple):
     size: int
 
 
+@functools.cache
 def followed_places(line_bits: tuple[int, int]) -> dict[str, Place]:
     """The tables of `FollowedLines` for lines of data and of code of ``1 << line_bits`` bytes: "held_data" and
     "held_code", one byte a line, "data_times" and "code_times", four. Those of data cover 4 GiB, for an access that is

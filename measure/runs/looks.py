@@ -93,8 +93,7 @@ def judging_design(campaign: Campaign) -> dict[str, Any]:
 
 
 def design_of(campaign: Campaign, machine_text: str, keys: tuple[str, ...]) -> Look:
-    """The design of a campaign whose runs have the content keys ``keys``, which leave out versions of their target, in
-    the order of their execution."""
+    """The design of a campaign whose runs have the `drawn_keys` ``keys``, in the order of their execution."""
     identity = {**judging_design(campaign), "machine": machine_text, "runs": list(keys)}
     return Look(_digest(identity), campaign.baselines, campaign.replicates)
 

@@ -62,12 +62,21 @@ class Plan:
         return words_of_campaign(self.campaign_file, self.settings)
 
 
-def content_keys(specs: Iterable[RunSpec], with_versions: bool = True) -> tuple[str, ...]:
-    """For each run, the hash of everything that its trace depends on: its input files and its target's code included,
-    the latter only ``with_versions``.
+def content_keys(specs: Sequence[RunSpec]) -> tuple[str, ...]:
+    """For each run, the hash of everything that its trace depends on: its input files and its target's code included.
 
     Each input file is read once.
     """
+    return versioned_keys(specs, drawn_keys(specs))
+
+
+def versioned_keys(specs: Sequence[RunSpec], drawn: Sequence[str]) -> tuple[str, ...]:
+    """The `content_keys` of runs whose `drawn_keys` are ``drawn``."""
+    return tuple(_key(f"{key} {_target_digest(spec.target)}") for spec, key in zip(specs, drawn, strict=True))
+
+
+def drawn_keys(specs: Iterable[RunSpec]) -> tuple[str, ...]:
+    """For each run, the hash of what was drawn and chosen for it: of everything but its target's code."""
 
     @functools.cache
     def file_hash(path: str) -> str:
@@ -75,14 +84,15 @@ def content_keys(specs: Iterable[RunSpec], with_versions: bool = True) -> tuple[
 
     def key(spec: RunSpec) -> str:
         identity = spec.identity()
-        if with_versions:
-            identity["sources"] = _target_digest(spec.target)
         identity["stdin"] = file_hash(spec.stdin) if spec.stdin else None
         identity["files"] = [(guest, file_hash(host)) for guest, host in spec.files]
-        text = json.dumps(identity, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()[:32]
+        return _key(json.dumps(identity, sort_keys=True, separators=(",", ":")))
 
     return tuple(key(spec) for spec in specs)
+
+
+def _key(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 @functools.cache
@@ -195,11 +205,11 @@ def make_plan(
         specs = _with_second_runs(_with_probes(specs, builds, drawn, campaign), builds, drawn, campaign)
     specs += _noise_runs(specs, campaign.variance_runs)
     ordered = interleaved(specs, campaign.seed)
-    keys = content_keys(ordered)
+    design_keys = drawn_keys(ordered)
+    keys = versioned_keys(ordered, design_keys)
     facts, second_facts = builds.facts(), builds.second_facts()
     # Another version of the target makes all runs again, but draws nothing anew: that is no further look.
-    drawn_keys = content_keys(ordered, with_versions=False)
-    history = first_look(campaign, machine_text, drawn_keys, facts, second_facts)
+    history = first_look(campaign, machine_text, design_keys, facts, second_facts)
     path = str(document.path.resolve())
     return Plan(campaign, machine_text, clock_hz, ordered, keys, facts, path, history, document.settings, second_facts)
 

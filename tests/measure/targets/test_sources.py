@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 
 from measure.run_types import RunSpec
 from measure.runs import plan
-from measure.runs.plan import content_keys
+from measure.runs.plan import content_keys, drawn_keys
 from measure.targets import target_named, target_sources
 from tests.test_layers import MODULES, imports
 
@@ -33,9 +33,10 @@ def spec_for(target: str) -> RunSpec:
     )  # fmt: skip
 
 
-def key_after(change: str, target: str, monkeypatch: pytest.MonkeyPatch, with_versions: bool = True) -> str:
-    """The key of a run on ``target`` after a change of the source file ``change``; ``with_versions``: of
-    `content_keys`."""
+def key_after(
+    change: str, target: str, monkeypatch: pytest.MonkeyPatch, keys: Callable[..., tuple[str, ...]] = content_keys
+) -> str:
+    """The key of a run on ``target`` after a change of the source file ``change``."""
     place = ROOT / change
     assert place.is_file()
 
@@ -45,7 +46,7 @@ def key_after(change: str, target: str, monkeypatch: pytest.MonkeyPatch, with_ve
     monkeypatch.setattr(plan, "source_digest", digest)
     plan._target_digest.cache_clear()
     try:
-        return content_keys([spec_for(target)], with_versions)[0]
+        return keys([spec_for(target)])[0]
     finally:
         plan._target_digest.cache_clear()
 
@@ -72,7 +73,7 @@ def test_a_change_of_its_sources_changes_the_keys_of_a_target(
     after = {target: key_after(change, target, monkeypatch) for target in ELSEWHERE}
     assert {target for target in ELSEWHERE if before[target] != after[target]} == targets
     for target in ELSEWHERE:  # another version was a further look at the same runs
-        same = {key_after(one, target, monkeypatch, with_versions=False) for one in ("pyproject.toml", change)}
+        same = {key_after(one, target, monkeypatch, drawn_keys) for one in ("pyproject.toml", change)}
         assert len(same) == 1
 
 

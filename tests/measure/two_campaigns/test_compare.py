@@ -138,7 +138,7 @@ def test_a_p_value_stands_beside_its_level_and_too_few_runs_are_said() -> None:
     assert "so give" not in replace(few, verdict="not assessable").text
     unpaired = replace(few, paired=False, n_after=1, smallest_p=1.0)
     assert "6 and 1 runs allow no p-value below 1.000, so give both campaigns 7 or more" in unpaired.text
-    # Without those that are missing they would be pairs, which need more.
+    # If no run were missing, the runs would be paired, and a test of 7 pairs finds nothing at this level.
     missing = replace(unpaired, is_paired_by_design=True)
     assert "6 and 1 runs allow no p-value below 1.000, so give both campaigns 8 or more" in missing.text
 
