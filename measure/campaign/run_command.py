@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,7 +32,7 @@ from measure.run_types import HOST, RunSpec
 from measure.runs.campaign_file import load_campaign
 from measure.runs.campaign_model import Campaign
 from measure.runs.executor import Outcome, Workers, execute_plan
-from measure.runs.looks import load_history
+from measure.runs.looks import after_look, load_history
 from measure.runs.plan import Plan, make_plan
 from measure.runs.plan_file import FILE_NAME, load_plan, save_plan
 from measure.runs.store import Store
@@ -224,6 +224,7 @@ def _finish(
         first = outcome.failures[0]
         if not any(run.spec.variant != first.spec.variant for run in outcome.runs):
             raise RunError(outcome.failure)
+    result = replace(result, plan=_count_look(result, outcome, directory))
     with Status(console, "comparing runs") as status:
         aligner = workers.aligner if workers is not None else align_in_threads
         data = analyse(result.plan, outcome, lambda what: status.update(f"comparing runs: {what}"), aligner)
@@ -239,6 +240,20 @@ def _finish(
         write_verdicts(data, directory)
         write_text_atomically(directory / "report.html", render(data, shown_path(str(directory))))
     return Finished(result, outcome, data, directory)
+
+
+def _count_look(result: CampaignResult, outcome: Outcome, directory: Path) -> Plan:
+    """The plan after this look at its runs, of which some may be missing; ``directory`` keeps the looks.
+
+    They are read from there, since somebody may have looked while the runs were made.
+    """
+    plan, kept = result.plan, load_history(directory / FILE_NAME)
+    if kept is None or kept.design != plan.history.design:
+        return plan
+    plan = replace(plan, history=after_look(kept, len(outcome.runs), len(result.specs)))
+    if plan.history != kept:
+        save_plan(plan, directory)
+    return plan
 
 
 def _explain(

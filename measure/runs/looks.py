@@ -26,11 +26,21 @@ _JUDGED_BY = ("hardware_metrics", "delta", "alpha", "outer", "alignment", "seed"
 
 @dataclass(frozen=True)
 class Look:
-    """One look at a campaign's results: the hash of its design, and the runs that it has."""
+    """One look at a campaign's results: the hash of its design, and the runs that it has.
+
+    ``made``: the number of runs that there were, where some were missing.
+    """
 
     design: str
     baselines: int
     replicates: int
+    made: int | None = None
+
+    @property
+    def text(self) -> str:
+        """Its runs in words: ``12 + 36``, or ``20 of 12 + 36`` where some were missing."""
+        planned = f"{self.baselines} + {self.replicates}"
+        return planned if self.made is None else f"{self.made} of {planned}"
 
 
 @dataclass(frozen=True)
@@ -65,7 +75,7 @@ class History:
 
     def text(self, campaign: Campaign) -> str:
         """The design, the looks and their levels in a line."""
-        counts = ", then ".join(f"{look.baselines} + {look.replicates}" for look in self.looks)
+        counts = ", then ".join(look.text for look in self.looks)
         extra = len(self.looks) > campaign.looks
         planned = f"look {len(self.looks)}" + (
             f", {campaign.looks} planned" if extra else f" of {campaign.looks} planned"
@@ -116,10 +126,10 @@ def continued(now: History, before: History | None, looked_at: bool) -> History:
     """
     if before is None:
         return now
-    earlier = before.looks if looked_at else before.looks[:-1]
+    earlier = before.looks if looked_at or before.looks[-1].made is not None else before.looks[:-1]
     if now.kind == before.kind:
-        if now.looks[-1].design == before.looks[-1].design:
-            return before
+        if now.design == before.design:
+            return _further(before, now.looks[-1])
         return _further(replace(before, looks=earlier), now.looks[-1])
     looks_by_kind = {one.kind: one.looks for one in before.others}
     back = looks_by_kind.pop(now.kind, ())
@@ -128,11 +138,25 @@ def continued(now: History, before: History | None, looked_at: bool) -> History:
     return _further(history, now.looks[-1])
 
 
+def after_look(history: History, made: int, planned: int) -> History:
+    """``history`` once its results were looked at when ``made`` of the ``planned`` runs of its last design were there.
+
+    The same runs again are the same look; more of them are a further one.
+    """
+    *earlier, last = history.looks
+    this = replace(last, made=made if made < planned else None)
+    if last.made is not None:
+        earlier.append(last)
+    return replace(history, looks=(*earlier, this) if this not in earlier[-1:] else tuple(earlier))
+
+
 def _further(history: History, this: Look) -> History:
-    """``history``, all of whose looks were taken, after ``this`` look at a design of its kind."""
-    if not history.looks or this.design == history.looks[-1].design:
-        return replace(history, looks=history.looks or (this,))
+    """``history``, all of whose looks were taken, before ``this`` look at a design of its kind."""
+    if not history.looks:
+        return replace(history, looks=(this,))
     last = history.looks[-1]
+    if this.design == last.design:
+        return history if last.made is None else replace(history, looks=(*history.looks, this))
     if this.baselines >= last.baselines and this.replicates >= last.replicates:
         return replace(history, looks=(*history.looks, this))
     return replace(history, looks=(this,), replaced=history.replaced + 1)

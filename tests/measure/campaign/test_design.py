@@ -20,7 +20,7 @@ from measure.perturbation.verdict import Family
 from measure.run_types import BASELINE, NULL_CONTROL, Run, RunSpec, Trace
 from measure.runs.campaign_file import load_campaign
 from measure.runs.campaign_model import Campaign
-from measure.runs.looks import History, Other, continued, first_look, load_history
+from measure.runs.looks import History, Other, after_look, continued, first_look, load_history
 from measure.runs.plan import Plan, interleaved, make_plan
 from measure.runs.plan_file import save_plan
 from tests.measure.demo_program import PROGRAM, source_file
@@ -157,6 +157,25 @@ def test_results_that_nobody_saw_are_no_look(tmp_path: Path) -> None:
     first = history(campaign)
     larger = history(campaign.model_copy(update={"baselines": 20, "replicates": 20}), ("a", "b"))
     assert continued(larger, first, False).looks == larger.looks
+
+
+def test_a_look_before_all_runs_are_made_is_a_look_of_its_own(tmp_path: Path) -> None:
+    # Who read the report of an interrupted campaign, and went on, looked twice, and once was counted.
+    campaign = plan_of(tmp_path, "baselines: 6\nreplicates: 6\n").campaign
+    first = history(campaign)
+    early = after_look(first, 5, 12)
+    assert [look.made for look in early.looks] == [5]
+    assert after_look(early, 5, 12) == early  # the same runs, read again
+    assert [look.made for look in after_look(early, 8, 12).looks] == [5, 8]
+    resumed = continued(first, early, True)
+    assert resumed.text(campaign).startswith(f"{first.design[:12]}, look 2, 1 planned (5 of 6 + 6, then 6 + 6 runs)")
+    assert "is up to 10.0%, not 5.0%" in resumed.warnings(campaign)[0]
+    assert continued(first, resumed, True) == resumed  # interrupted again, and not looked at
+    assert after_look(resumed, 12, 12) == resumed
+    assert after_look(resumed, 5, 12) == early  # no run came in addition
+    assert History.from_json(json.loads(json.dumps(asdict(resumed)))) == resumed
+    larger = history(campaign.model_copy(update={"baselines": 9, "replicates": 9}), ("a", "b"))
+    assert continued(larger, early, False).looks == (*early.looks, *larger.looks)
 
 
 def test_another_design_in_the_same_directory_is_counted(tmp_path: Path) -> None:

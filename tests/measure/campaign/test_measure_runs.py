@@ -224,9 +224,16 @@ def test_killed_half_way_it_goes_on(folder: Path) -> None:
         time.sleep(0.05)
     kept = len(list(traces.glob("*.parquet")))
     assert 3 <= kept < 16
+    early = measure("report", folder / "out")
+    assert early.exit_code == 0, early.output
+    assert "This is look" not in early.output
     result = run_fake(folder)
     assert result.exit_code == 0, result.output
     assert f"{kept} runs are there already" in result.output
+    words = " ".join(result.output.split())
+    assert f"look 2, 1 planned ({kept} of 12 + 2, then 12 + 2 runs)" in words  # the report was the first
+    assert "This is look 2 at a campaign that planned 1" in words
+    assert "This is look 2 at a campaign" in measure("report", folder / "out").output
 
 
 @pytest.mark.slow
