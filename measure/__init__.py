@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from measure.alignment.dtw import Alignment
     from measure.errors import CampaignError, MeasureError
     from measure.explanation.explanation_types import Explanation, Remedy
+    from measure.library.campaign_comparisons import CampaignComparison, compare
     from measure.library.campaigns import Result, load, run
-    from measure.library.comparisons import Comparison, compare
+    from measure.library.comparisons import Comparison, perturb
     from measure.library.explanations import explain
     from measure.library.plots import CampaignPlots, Plots
     from measure.library.programs import CycleCloseTrace, PhaseResult, cycleclose, partition, phases
@@ -38,6 +39,7 @@ __all__ = [  # noqa: RUF022
     "run",
     "load",
     "compare",
+    "perturb",
     "align",
     "merge",
     "explain",
@@ -46,6 +48,7 @@ __all__ = [  # noqa: RUF022
     "cycleclose",
     "Result",
     "Comparison",
+    "CampaignComparison",
     "Perturbation",
     "Pair",
     "Plots",
@@ -65,8 +68,9 @@ _MODULES = {
     "measure.alignment.dtw": ("Alignment",),
     "measure.errors": ("CampaignError", "MeasureError"),
     "measure.explanation.explanation_types": ("Explanation", "Remedy"),
+    "measure.library.campaign_comparisons": ("CampaignComparison", "compare"),
     "measure.library.campaigns": ("Result", "load", "run"),
-    "measure.library.comparisons": ("Comparison", "compare"),
+    "measure.library.comparisons": ("Comparison", "perturb"),
     "measure.library.explanations": ("explain",),
     "measure.library.plots": ("CampaignPlots", "Plots"),
     "measure.library.programs": ("CycleCloseTrace", "PhaseResult", "cycleclose", "partition", "phases"),

@@ -61,8 +61,8 @@ def write_result(path: Path, content: Mapping[str, Any]) -> None:
     write_text_atomically(path, json.dumps(content, indent=1, allow_nan=False))
 
 
-def check_file_place(path: Path) -> None:
-    """Check before the work that a file can be written to ``path``; leaves nothing there.
+def check_file_place(path: Path, option: str = "--out") -> None:
+    """Check before the work that a file can be written to ``path``, which ``option`` gives; leaves nothing there.
 
     Raises `CampaignError` when its directory is missing or it is a directory itself, and `StoreError` when it cannot
     be written.
@@ -71,9 +71,9 @@ def check_file_place(path: Path) -> None:
         raise CampaignError(f"{path}: is a directory, expected the name of a file")
     if not path.parent.is_dir():
         raise CampaignError(
-            f"{path}: no such directory: {path.parent}; make it first, or choose another place with --out"
+            f"{path}: no such directory: {path.parent}; make it first, or choose another place with {option}"
         )
-    _try_to_write(path.parent, path)
+    _try_to_write(path.parent, path, option)
 
 
 def check_results_place(directory: Path, command: str = "", campaign: str = "", program: Path | None = None) -> None:
@@ -128,10 +128,10 @@ def _json(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _try_to_write(directory: Path, wanted: Path) -> None:
+def _try_to_write(directory: Path, wanted: Path, option: str = "--out") -> None:
     try:
         os.rmdir(tempfile.mkdtemp(dir=directory, prefix=".perturbation-"))
     except OSError as error:
         raise StoreError(
-            f"{wanted} cannot be written: {error.strerror or error}; choose another place with --out"
+            f"{wanted} cannot be written: {error.strerror or error}; choose another place with {option}"
         ) from None

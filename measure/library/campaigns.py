@@ -169,9 +169,9 @@ def load(directory: Result | Path | str, *, progress: bool | None = None) -> Res
     return _result(read_campaign(directory_of("directory", directory), None, console_for(progress)))
 
 
-def directory_of(name: str, given: Result | Path | str) -> Path:
+def directory_of(name: str, given: Result | Path | str, expected: str = "a directory of results, or a Result") -> Path:
     """The directory of results that the argument ``name`` is, or is of. Raises `ArgumentError` for anything else."""
-    return given.directory if isinstance(given, Result) else path_of(name, given, "a directory of results, or a Result")
+    return given.directory if isinstance(given, Result) else path_of(name, given, expected)
 
 
 def _result(finished: Finished) -> Result:

@@ -160,7 +160,7 @@ class Comparison:
         )
 
 
-def compare(
+def perturb(
     baseline: Sequence[Any],
     runs: Sequence[Any] | Mapping[str, Sequence[Any]],
     *,
@@ -172,7 +172,7 @@ def compare(
     order: Order = "unknown",
     title: str = "comparison",
 ) -> Comparison:
-    """Compare traces that exist already, by the statistics of a campaign; nothing is run.
+    """Judge perturbation from traces that exist already, as `measure perturb` does; nothing is run.
 
     ``baseline``: a DataFrame for each run without instrumentation, one row a record, one column a metric (``name`` or
     ``name [unit]``; the index, and columns such as ``time`` or ``begin_cycles``, are no metrics); at least 2, better
@@ -194,7 +194,7 @@ def compare(
     random = np.random.default_rng(1)
     columns = ["loads", "misses [lines]"]
     frames = [pd.DataFrame(random.poisson(1000, (100, 2)), columns=columns) for _ in range(24)]
-    found = measure.compare(baseline=frames[:20], runs={"counted": frames[20:]})
+    found = measure.perturb(baseline=frames[:20], runs={"counted": frames[20:]})
     print(found.verdicts[["variant", "comparison", "verdict"]])
     ```
     """
@@ -211,8 +211,8 @@ def compare(
 def _traces(frames: Any, argument: str, group: str) -> list[ForeignTrace]:
     """The data frames of the ``group`` of runs as traces. Raises `ArgumentError`, naming the ``argument``."""
     expected = (
-        "a list of traces, a pandas DataFrame for each run; two campaigns are compared by the command "
-        "`measure compare BEFORE AFTER`"
+        "a list of traces, a pandas DataFrame for each run; two campaigns are compared by "
+        "measure.compare(before, after)"
     )
     return [_trace(frame, f"{group}[{n}]") for n, frame in enumerate(items_of(argument, frames, expected))]
 

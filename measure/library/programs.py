@@ -227,7 +227,7 @@ def partition(
     Writes what `measure partition` writes. `PartitionResult.groups` has each group with its status,
     `PartitionResult.names` the metrics of a group. Raises `CampaignError` for what is wrong with the file or an
     argument, and `MeasureError` where the time limit ended the search before any group was measured: it says how many
-    minutes that takes.
+    minutes that takes. An interruption (Ctrl-C) ends the search as the time limit does, with the best so far.
 
     ```python
     import measure

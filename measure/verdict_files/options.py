@@ -36,9 +36,9 @@ class VerdictOptions:
         """Check before the work that the files can be written. Raises as `check_file_place`."""
         from measure.result_files import check_file_place
 
-        for path in (self.junit, self.markdown):
+        for path, option in ((self.junit, "--junit"), (self.markdown, "--markdown")):
             if path is not None:
-                check_file_place(path)
+                check_file_place(path, option)
 
 
 NO_OPTIONS = VerdictOptions()

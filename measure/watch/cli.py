@@ -35,7 +35,7 @@ def watch(directory: Path, port: int, open_page: bool, once: Path | None) -> Non
 
     observer = Observer(directory)
     if once is not None:
-        check_file_place(once)
+        check_file_place(once, "--once")
         state = observer.state()
         if state.problem:
             raise CampaignError(state.problem)

@@ -142,4 +142,4 @@ def test_the_index_of_a_frame_is_no_metric(tmp_path: Path, index: Any) -> None:
 
 def test_frames_of_a_result_can_be_compared_with_their_times_as_a_column() -> None:
     frames = [counts(30, "a", "b").set_index(INDICES[0]).reset_index() for _ in range(3)]
-    assert measure.compare(frames[:2], frames[2:], align=False).report.hardware_metrics == ("a", "b")
+    assert measure.perturb(frames[:2], frames[2:], align=False).report.hardware_metrics == ("a", "b")

@@ -42,7 +42,7 @@ def read(request: pytest.FixtureRequest, tmp_path: Path) -> Read:
         whole: dict[str, Sequence[Any]] = {**columns, "b": random.poisson(99, 30).tolist()}
         if request.param == "frame":
             others = [pd.DataFrame({name: random.poisson(99, 30) for name in ("a", "b")}) for _ in range(2)]
-            return measure.compare(others, [pd.DataFrame({"a": random.poisson(99, 30), **whole})], align=False).findings
+            return measure.perturb(others, [pd.DataFrame({"a": random.poisson(99, 30), **whole})], align=False).findings
         return (as_csv if request.param == "csv" else as_parquet)(tmp_path, whole).warnings
 
     return warnings
@@ -105,7 +105,7 @@ def test_large_whole_numbers_are_told() -> None:
             pd.DataFrame({"a": [least + n % values for n in range(30)], "b": [n % values for n in range(30)]})
             for values in (3, 4, 5)
         ]
-        return [text for text in measure.compare(frames[:2], frames[2:], align=False).findings if "2^53" in text]
+        return [text for text in measure.perturb(frames[:2], frames[2:], align=False).findings if "2^53" in text]
 
     assert findings(2**60) == [
         "a has values of 2^53 or more in 3 of 3 traces, such as 1.15292e+18 in record 1 of baseline[0]: doubles round "
@@ -120,7 +120,7 @@ RUNS = [pd.DataFrame(RANDOM.poisson(99, (30, 2)), columns=["a", "b"]) for _ in r
 
 
 def findings(before: Sequence[pd.DataFrame], after: Sequence[pd.DataFrame]) -> tuple[str, ...]:
-    return tuple(text for text in measure.compare(before, after, align=False).findings if "same numbers" in text)
+    return tuple(text for text in measure.perturb(before, after, align=False).findings if "same numbers" in text)
 
 
 def test_copies_within_a_group_are_told() -> None:
@@ -200,6 +200,6 @@ def test_one_metric_alone_is_not_told_to_be_collected_with_fewer_others() -> Non
     baselines = [frame(0.3) for _ in range(20)]
     start = "within a run: Do not reason about the pairs that changed within such a run"
     for collected, advice in ((("a",), f"{start}."), (("a", "b"), f"{start}; spread the software metrics over")):
-        found = measure.compare(baselines, [frame(3.0, *collected) for _ in range(10)], align=False)
+        found = measure.perturb(baselines, [frame(3.0, *collected) for _ in range(10)], align=False)
         assert found.verdicts["verdict"][0] == "perturbed"
         assert any(advice in text for text in found.findings)

@@ -21,7 +21,7 @@ from measure.campaign.analysis import SUMMARY_JSON_SCHEMA, analyse, summary
 from measure.cli import _Commands
 from measure.cli import main as measure
 from measure.foreign.cli import perturb
-from measure.library.comparisons import compare
+from measure.library import comparisons
 from measure.runs.executor import Outcome
 from measure.runs.plan_file import load_plan
 from measure.runs.store import Store
@@ -146,7 +146,7 @@ def test_the_overhead_on_processors_with_two_kinds_of_cores(
         table = pd.DataFrame(random.poisson(50, (40, 2)), columns=["loads", "stores"])
         return table.assign(**{name: [mean - 1, mean + 1] * 20 for name in names})
 
-    found = compare([frame(before, 1000) for _ in "12"], [frame(after, 2000) for _ in "12"], align=False)
+    found = comparisons.perturb([frame(before, 1000) for _ in "12"], [frame(after, 2000) for _ in "12"], align=False)
     expected = float("nan") if instructions_percent is None else instructions_percent
     assert found.verdicts["instructions_percent"][0] == pytest.approx(expected, nan_ok=True)
 

@@ -142,17 +142,38 @@ def frames(seed: int, count: int, coupling: float) -> list[pd.DataFrame]:
 
 
 def test_frames_are_compared() -> None:
-    found = measure.compare(frames(1, 12, 0.8), {"same": frames(2, 3, 0.8), "other": frames(3, 3, 0.1)})
+    found = measure.perturb(frames(1, 12, 0.8), {"same": frames(2, 3, 0.8), "other": frames(3, 3, 0.1)})
     verdicts = found.verdicts.set_index(["variant", "comparison"])["verdict"]
     assert verdicts["other", "inner"] == "perturbed"
     assert verdicts["same", "inner"] != "perturbed"
     assert found.pairs("other").iloc[0][["a", "b"]].tolist() == ["loads", "stores"]
-    one = measure.compare(frames(1, 12, 0.8), frames(3, 3, 0.1), align=False)
+    one = measure.perturb(frames(1, 12, 0.8), frames(3, 3, 0.1), align=False)
     assert one.variants == ("instrumented",)
     assert set(one.verdicts["comparison"]) == {"inner"}
     with pytest.raises(measure.MeasureError, match="outer_joint was not compared"):
         one.pairs("instrumented", "outer_joint")
     assert len(one.plot.correlations("instrumented")) == 3
+
+
+def test_two_campaigns_are_compared(fake_results: Path, few_fake_results: Path) -> None:
+    result = measure.load(fake_results)
+    found = measure.compare(result, few_fake_results, delta=0.3)
+    assert set(found.variants) == set(result.variants)
+    verdicts = found.verdicts.set_index("variant")
+    assert verdicts["before"].to_dict() == {one.name: one.verdict for one in result.report.variants}
+    assert set(verdicts["runs_before"]) == {4}
+    assert set(verdicts["runs_after"]) == {1}
+    pairs = found.pairs(found.variants[0])
+    assert pairs.attrs["delta"] == 0.3
+    within = result.pairs(found.variants[0]).set_index(["a", "b"])
+    inner = pairs[pairs["a"] != pairs["b"]].set_index(["a", "b"])
+    assert inner["before"].to_dict() == within["verdict"].to_dict()
+    assert np.allclose(inner["difference"], inner["delta_z_after"] - inner["delta_z_before"], equal_nan=True)
+    assert {"baselines", "replicates"} <= set(found.design["name"])
+    assert repr(found).startswith(f"<CampaignComparison '{fake_results}', then '{few_fake_results}': ")
+    assert all(name in found._repr_html_() for name in found.variants)
+    with pytest.raises(measure.MeasureError, match=r"no variant 'heavi': expected one of .*did you mean 'heavy'\?"):
+        found.pairs("heavi")
 
 
 @pytest.mark.parametrize(
@@ -174,7 +195,7 @@ def test_frames_are_compared() -> None:
 )
 def test_frames_that_cannot_be_compared(baseline: list[pd.DataFrame], runs: object, message: str) -> None:
     with pytest.raises(measure.MeasureError, match=message):
-        measure.compare(baseline, runs)  # type: ignore[arg-type]
+        measure.perturb(baseline, runs)  # type: ignore[arg-type]
 
 
 # --- traces

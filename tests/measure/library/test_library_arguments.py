@@ -83,7 +83,7 @@ def test_of_a_comparison(arguments: dict, message: str) -> None:
     random = np.random.default_rng(1)
     frames = [pd.DataFrame(random.poisson(1000, (60, 2)), columns=["loads", "stores"]) for _ in range(4)]
     with pytest.raises(ArgumentError, match=f"^{re.escape(message)}$"):
-        measure.compare(frames[:2], frames[2:], align=False, **arguments)
+        measure.perturb(frames[:2], frames[2:], align=False, **arguments)
 
 
 WRONG_SETTINGS = [

@@ -19,8 +19,8 @@ from tests.measure.library.library_campaign import write_campaign
 FRAME = pd.DataFrame({"loads": np.arange(60.0), "stores": np.arange(60.0) ** 2 % 7})
 library: Any = measure  # whose types are not checked here
 TWO_CAMPAIGNS = (
-    "expected a list of traces, a pandas DataFrame for each run; two campaigns are compared by the command "
-    "`measure compare BEFORE AFTER`"
+    "expected a list of traces, a pandas DataFrame for each run; two campaigns are compared by "
+    "measure.compare(before, after)"
 )
 
 
@@ -47,6 +47,9 @@ def refused(message: str) -> Any:
         (lambda: library.run("c.yaml", progress="no"), "progress: got 'no', expected True or False"),
         (lambda: library.load(FRAME), "directory: got a value of type DataFrame, expected a directory of results, or"),
         (lambda: library.explain(None), "directory: got None, expected a directory of results, or a Result"),
+        (lambda: library.compare(3, "b"), "before: got 3, expected a directory of results, or a Result"),
+        (lambda: library.compare("a", [FRAME]), "after: got a value of type list, expected a directory of results, or"),
+        (lambda: library.compare("a", "b", delta=0), "delta: got 0, expected a number of more than 0 (a change of z"),
         (lambda: library.partition(3), "campaign: got 3, expected a path (str or Path)"),
         (lambda: library.merge(3), "results: got 3, expected a directory of results, a Result, or a list of these"),
         (lambda: library.merge(["a", 3]), "results[1]: got 3, expected a directory of results, or a Result"),
@@ -102,7 +105,7 @@ def test_options_of_a_partition(campaign: Path, tmp_path: Path, options: dict[st
 def test_a_text_is_no_list_of_names(result: measure.Result) -> None:
     of_metrics = "got 'loads', expected a list of names of metrics: write ['loads']"
     with refused(f"metrics: {of_metrics}"):
-        measure.compare([FRAME, FRAME], [FRAME], metrics="loads")
+        measure.perturb([FRAME, FRAME], [FRAME], metrics="loads")
     with refused(f"metrics: {of_metrics}"):
         measure.align(FRAME, FRAME, metrics="loads")
     with refused(f"channels: {of_metrics}"):
@@ -116,21 +119,21 @@ def test_a_text_is_no_list_of_names(result: measure.Result) -> None:
 
 def test_frames(result: measure.Result) -> None:
     with refused("baseline: got <Result 'demo': "):
-        library.compare(result, result)
+        library.perturb(result, result)
     with pytest.raises(ArgumentError, match=f"{re.escape(TWO_CAMPAIGNS)}$"):
-        library.compare(result, result)
+        library.perturb(result, result)
     with refused(f"baseline: got 'before', {TWO_CAMPAIGNS}"):
-        library.compare("before", "after")
+        library.perturb("before", "after")
     with refused(f"baseline: got a value of type DataFrame, {TWO_CAMPAIGNS}"):
-        library.compare(FRAME, FRAME)
+        library.perturb(FRAME, FRAME)
     with refused(f"runs: got a value of type DataFrame, {TWO_CAMPAIGNS}"):
-        library.compare([FRAME, FRAME], FRAME)
+        library.perturb([FRAME, FRAME], FRAME)
     with refused(f"runs['counted']: got a value of type DataFrame, {TWO_CAMPAIGNS}"):
-        library.compare([FRAME, FRAME], {"counted": FRAME})
+        library.perturb([FRAME, FRAME], {"counted": FRAME})
     with refused("counted[0]: got 'a.csv', expected a pandas DataFrame"):
-        library.compare([FRAME, FRAME], {"counted": ["a.csv"]})
+        library.perturb([FRAME, FRAME], {"counted": ["a.csv"]})
     with refused("align: got 'no', expected True or False"):
-        library.compare([FRAME, FRAME], [FRAME], align="no")
+        library.perturb([FRAME, FRAME], [FRAME], align="no")
     with refused("a: got 'a', expected a pandas DataFrame, such as a Result's trace(...) gives"):
         library.align("a", "b")
     with refused("b: got 'b', expected a pandas DataFrame"):
