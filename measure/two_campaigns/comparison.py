@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -114,6 +114,21 @@ class _Side:
         return f"`measure run {self.plan.campaign_words}` makes them"
 
 
+@dataclass(frozen=True)
+class _Setting:
+    """What the tests of all variants share. ``repeated``: variants of which both campaigns have the same runs;
+    ``memo``: alignments of baselines, which variants share."""
+
+    sides: Sequence[_Side]
+    metrics: tuple[str, ...]
+    paired: bool
+    delta: float
+    alpha: float
+    n_variants: int
+    repeated: Collection[str]
+    memo: Memo = field(default_factory=dict)
+
+
 def compare_results(
     before: Path, after: Path, *, delta: float | None = None, alpha: float | None = None
 ) -> CampaignsCompared:
@@ -152,9 +167,9 @@ def compare_results(
     same_noise = (campaigns[0].seed, campaigns[0].noise) == (campaigns[1].seed, campaigns[1].noise)
     same_machine = campaigns[0].host is None and campaigns[1].host is None  # a host's pairs share no noise with others
     paired = same_noise and same_machine and all(campaign.pairs for campaign in campaigns)
-    memo: Memo = {}
     repeated = repeated_variants(first.runs, second.runs, names, metrics, paired)
-    variants = [_variant(name, sides, metrics, paired, delta, alpha, len(names), repeated, memo) for name in names]
+    setting = _Setting(sides, metrics, paired, delta, alpha, len(names), repeated)
+    variants = [_variant(name, setting) for name in names]
     order = {verdict: n for n, verdict in enumerate(VERDICTS)}
     notes = [
         *without_runs,
@@ -223,12 +238,10 @@ def _side(directory: Path) -> _Side:
     return _Side(directory, result.plan, outcome.runs, read_summary(directory), len(result.specs) - len(outcome.runs))
 
 
-def _variant(
-    name: str, sides: Sequence[_Side], metrics: Sequence[str], paired: bool, delta: float, alpha: float,
-    n_variants: int, repeated: Collection[str], memo: Memo,
-) -> VariantChange:  # fmt: skip
-    """``repeated``: variants of which both campaigns have the same runs; if all are, nothing can be shown."""
-    anew = len(repeated) < n_variants
+def _variant(name: str, setting: _Setting) -> VariantChange:
+    """The test of the difference of the changes of one variant."""
+    sides, metrics, paired = setting.sides, setting.metrics, setting.paired
+    anew = len(setting.repeated) < setting.n_variants  # runs that are all the same show nothing
     compared_runs = [
         compared(side.plan.campaign, runs_of(side.runs, BASELINE), runs_of(side.runs, name)) for side in sides
     ]
@@ -244,7 +257,7 @@ def _variant(
     within = [np.where(at_ceiling, np.nan, _changes_within(*both)) for both in rhos]
     scopes = [(couples_within, within)]
     if outer:
-        scopes.append(([(metric, metric) for metric in metrics], _changes_across(sides, compared_runs, metrics, memo)))
+        scopes.append(([(metric, metric) for metric in metrics], _changes_across(setting, compared_runs)))
     pairs: list[PairChange] = []
     found_verdicts: list[Verdict] = []
     for couples, changes in scopes:
@@ -256,7 +269,8 @@ def _variant(
             for n, couple in enumerate(couples)
         ]
         tests = compare_changes(
-            *tables, paired=paired, delta=delta, alpha=alpha, comparisons=n_variants * len(scopes),
+            *tables, paired=paired, delta=setting.delta, alpha=setting.alpha,
+            comparisons=setting.n_variants * len(scopes),
             assessable=assessable, seed=sides[0].plan.campaign.seed,
         )  # fmt: skip
         found = [
@@ -274,10 +288,10 @@ def _variant(
     shared = [one.on(metrics, outer) for one in verdicts]
     return VariantChange(
         name, verdicts[0], verdicts[1], verdict, min(tested, default=float("nan")), tuple(pairs),
-        n_before, n_after, paired, alpha / (n_variants * len(scopes)),
+        n_before, n_after, paired, setting.alpha / (setting.n_variants * len(scopes)),
         smallest_p(n_before, n_after, paired=paired) if enough else 1.0,
         tuple(f"{short(a)} - {short(b)}" for (a, b), high in zip(couples_within, at_ceiling, strict=True) if high),
-        by_design, name in repeated, shared[0] == shared[1],
+        by_design, name in setting.repeated, shared[0] == shared[1],
     )  # fmt: skip
 
 
@@ -298,18 +312,15 @@ def _rho(runs: Sequence[Run], metrics: Sequence[str]) -> NDArray[np.float64]:
     return np.array(found).reshape(-1, len(first))
 
 
-def _changes_across(
-    sides: Sequence[_Side], found: Sequence[Compared], metrics: Sequence[str], memo: Memo
-) -> list[NDArray[np.float64]]:
-    """The change of z of each metric with itself across runs, in each run of each campaign, ``(R, m)``. ``memo``: of
-    all variants, which share baselines."""
+def _changes_across(setting: _Setting, found: Sequence[Compared]) -> list[NDArray[np.float64]]:
+    """The change of z of each metric with itself across runs, in each run of each campaign, ``(R, m)``."""
 
     def tables(runs: Sequence[Run]) -> list[NDArray[np.int64]]:
-        return [run.trace.counts(tuple(metrics)) for run in runs]
+        return [run.trace.counts(setting.metrics) for run in runs]
 
     baselines = [
-        AcrossRuns(tables(one.baselines), metrics, side.plan.campaign.alignment_setting, memo=memo)
-        for side, one in zip(sides, found, strict=True)
+        AcrossRuns(tables(one.baselines), setting.metrics, side.plan.campaign.alignment_setting, memo=setting.memo)
+        for side, one in zip(setting.sides, found, strict=True)
     ]
     duplicates = common_duplicates(baselines)
     return [
