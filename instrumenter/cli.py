@@ -88,7 +88,7 @@ def _instrument(path: Path, out: Path, with_program: bool) -> None:
     try:
         generated = generate(
             preprocessed, spec.flags, spec.metrics,
-            placement=spec.placement, volatile=spec.volatile, target=target,
+            placement=spec.placement, volatile=spec.volatile, atomic=spec.atomic, target=target,
         )  # fmt: skip
     except SpecError as error:
         key = ("metrics",) if error.metric is None else ("metrics", error.metric)

@@ -13,6 +13,7 @@ _ENTRY = struct.Struct("<IBBHQQ")  # Elf64_Sym: name, info, other, section, valu
 _KINDS = {1: "object", 2: "function", 6: "thread-local"}
 _BINDINGS = {0: "local", 1: "global", 2: "weak"}
 _UNDEFINED = 0
+_START_THREADS = frozenset(("pthread_create", "thrd_create"))
 
 
 class Symbol(NamedTuple):
@@ -31,6 +32,11 @@ def read_symbols(path: Path) -> list[Symbol]:
     """The symbols of an ELF file, in the order of its table; none without a table."""
     with path.open("rb") as file:
         return symbols_of(file)
+
+
+def starts_threads(path: Path) -> bool:
+    """Whether a program, or an object of one, refers to a function that starts threads; those of C++ do, too."""
+    return any(symbol.name.partition("@")[0] in _START_THREADS for symbol in read_symbols(path))
 
 
 def symbols_of(file: IO[bytes]) -> list[Symbol]:

@@ -46,10 +46,11 @@ def generate(
     *,
     placement: Placement = "packed",
     volatile: bool = True,
+    atomic: bool = False,
     target: str | None = GUEST_TARGET,
 ) -> Generated:
     """The instrumented sources as text; writes nothing. Raises `SourceError` and `SpecError`."""
-    layout = CounterLayout.of(metrics, placement, volatile)
+    layout = CounterLayout.of(metrics, placement, volatile, atomic)
     results = {
         source: rewrite(text, str(source), metrics, layout, target, flags, cplusplus=is_cplusplus(source))
         for source, text in preprocessed.items()

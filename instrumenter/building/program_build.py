@@ -18,6 +18,7 @@ from common.atomic_files import move_directory, workspace
 from common.file_cache import cache_directory
 from common.source_digest import source_digest
 from instrumenter.building.code_size import code_size
+from instrumenter.building.elf_symbols import starts_threads
 from instrumenter.building.generated_sources import Generated, generate, preprocess_all
 from instrumenter.building.relink import (
     PADDING,
@@ -56,6 +57,8 @@ NULL_CONTROL_SOURCE = (
     + "}\n"
 )
 """Counters in a function that nothing calls: about a kilobyte of code and half of one of data."""
+_OBJECTS_START_THREADS: dict[Path, bool] = {}
+"""Of programs without metrics that this process compiled, by their place in the cache."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +117,7 @@ class Build:
     ``text_bytes``, ``static_instructions``: see `code_size`; the C library is included;
     ``warnings``: events that the counters may miss; ``notices``: sentences on how the program was compiled;
     ``relinkable``: `instrumenter.building.relink.relinked` can link it in other orders;
+    ``starts_threads``: it refers to a function that does, so that counters in it have to be atomic;
     ``seconds``: time that it took to build, without that of the compiler's libraries, nan if unknown.
     """
 
@@ -128,6 +132,7 @@ class Build:
     relinkable: bool = False
     seconds: float = field(default=math.nan, compare=False)
     notices: tuple[str, ...] = ()
+    starts_threads: bool = False
 
 
 @dataclass(frozen=True)
@@ -136,7 +141,8 @@ class Recipe:
 
     ``preprocessed``: each source and its text after the preprocessor; ``relinkable``: compile each function and
     variable into its own section, and keep the objects, so that runs can link it in orders of their own;
-    ``null_control``: add counters in code that never runs.
+    ``null_control``: add counters in code that never runs. ``atomic``: count by atomic additions; None: where the
+    program starts threads, of which the program without metrics tells.
     """
 
     preprocessed: dict[Path, str]
@@ -148,9 +154,13 @@ class Recipe:
     target: str | None = GUEST_TARGET
     relinkable: bool = False
     null_control: bool = False
+    atomic: bool | None = None
 
     def find(self, metrics: Mapping[str, MetricSpec], code_offset_bytes: int = 0) -> Build | None:
         """The program from the cache, or None if it was not built yet."""
+        if metrics and self.atomic is None:
+            plain = self._plain.find({})
+            return plain and replace(self, atomic=plain.starts_threads).find(metrics, code_offset_bytes)
         build = load_build(self._cache_path(metrics, code_offset_bytes), self._layout(metrics))
         # The compiler's own libraries are in its cache, which may have been emptied.
         return None if build is None or (self.relinkable and not build.relinkable) else build
@@ -162,6 +172,8 @@ class Recipe:
         notify: Callable[[str], None] | None = None,
     ) -> Build:
         """Instrument, compile and link; see `build_program`."""
+        if metrics and self.atomic is None:
+            return self._decided(notify).build(metrics, code_offset_bytes, notify)
         build = self.find(metrics, code_offset_bytes)
         if build is None and self.relinkable and code_offset_bytes:
             unshifted = self.build(metrics, 0, notify)
@@ -185,19 +197,20 @@ class Recipe:
 
         Its files are there until the context ends. Raises as `build_program`.
         """
+        recipe = self._decided(notify) if metrics and self.atomic is None else self
         generated = generate(
             self.preprocessed, self.flags, metrics,
-            placement=self.placement, volatile=self.volatile, target=self.target,
+            placement=self.placement, volatile=self.volatile, atomic=bool(recipe.atomic), target=self.target,
         )  # fmt: skip
         files = dict(generated.files)
         if code_offset_bytes:
             files = {"layout.c": padding_source(code_offset_bytes), **files}
         if self.null_control:
             files["null_control.c"] = NULL_CONTROL_SOURCE
-        place = self._cache_path(metrics, code_offset_bytes)
+        place = recipe._cache_path(metrics, code_offset_bytes)
         place.parent.mkdir(parents=True, exist_ok=True)
         with workspace(place.parent) as folder:
-            yield _compile_in(folder, place, replace(generated, files=files), self, Toolchain(self.target, notify))
+            yield _compile_in(folder, place, replace(generated, files=files), recipe, Toolchain(self.target, notify))
 
     @property
     def lacks_library(self) -> bool:
@@ -208,8 +221,25 @@ class Recipe:
         """The same program with counters in code that never runs."""
         return replace(self, null_control=True)
 
+    @property
+    def _plain(self) -> Recipe:
+        return replace(self, placement="packed", volatile=True, null_control=False, atomic=False)
+
+    def _decided(self, notify: Callable[[str], None] | None) -> Recipe:
+        """The recipe that knows whether its counters are atomic: the program without metrics is built for that, or
+        compiled only, where its link has to wait for the C library."""
+        plain = self._plain
+        built = plain.find({})
+        if built is not None or not self.lacks_library:
+            return replace(self, atomic=(built or plain.build({}, 0, notify)).starts_threads)
+        place = plain._cache_path({}, 0)
+        if place not in _OBJECTS_START_THREADS:
+            with plain.compiled({}, 0, notify):
+                pass
+        return replace(self, atomic=_OBJECTS_START_THREADS[place])
+
     def _layout(self, metrics: Mapping[str, MetricSpec]) -> CounterLayout:
-        return CounterLayout.of(metrics, self.placement, self.volatile)
+        return CounterLayout.of(metrics, self.placement, self.volatile, bool(self.atomic))
 
     def _cache_path(self, metrics: Mapping[str, MetricSpec], code_offset_bytes: int) -> Path:
         """Path of the program in the cache, a hash of everything that the build depends on."""
@@ -221,7 +251,7 @@ class Recipe:
             "libraries": list(self.libraries), "code_offset_bytes": code_offset_bytes, "target": self.target,
             "compiler": compiler_version(),
             "sampler": self.sampler.defines(self._layout(metrics)) if self.sampler else None,
-            "relinkable": self.relinkable, "null_control": self.null_control,
+            "relinkable": self.relinkable, "null_control": self.null_control, "atomic": bool(self.atomic),
         }  # fmt: skip
         text = json.dumps(identity, sort_keys=True)
         key = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
@@ -237,19 +267,21 @@ def build_program(
     libraries: Sequence[str] = (),
     placement: Placement = "packed",
     volatile: bool = True,
+    atomic: bool | None = None,
     target: str | None = GUEST_TARGET,
     code_offset_bytes: int = 0,
     notify: Callable[[str], None] | None = None,
 ) -> Build:
     """Instrument, compile and link; a build of the same content is taken from the cache.
 
-    Without metrics and sampler it is the program as its own build would make it. ``code_offset_bytes`` puts this
-    much unused code before it, which moves all code to other addresses. Raises `SourceError` (the source does not
-    compile or cannot be instrumented), `SpecError` (a metric without events) and `ToolchainError`.
+    Without metrics and sampler it is the program as its own build would make it. ``atomic``: see `Recipe`.
+    ``code_offset_bytes`` puts this much unused code before it, which moves all code to other addresses. Raises
+    `SourceError` (the source does not compile or cannot be instrumented), `SpecError` (a metric without events) and
+    `ToolchainError`.
     """
     recipe = Recipe(
         preprocess_all(sources, flags, Toolchain(target, notify)),
-        tuple(flags), tuple(libraries), sampler, placement, volatile, target,
+        tuple(flags), tuple(libraries), sampler, placement, volatile, target, atomic=atomic,
     )  # fmt: skip
     return recipe.build(metrics or {}, code_offset_bytes, notify)
 
@@ -283,7 +315,7 @@ def load_build(place: Path, layout: CounterLayout) -> Build | None:
         return Build(
             program, place.name, layout.locations(), facts["sites"],
             facts["text_bytes"], facts["static_instructions"], tuple(facts["warnings"]), facts["places"],
-            can_relink(program), facts.get("seconds", math.nan), tuple(facts["notices"]),
+            can_relink(program), facts.get("seconds", math.nan), tuple(facts["notices"]), facts["starts_threads"],
         )  # fmt: skip
     except (OSError, ValueError, KeyError):
         return None
@@ -345,6 +377,8 @@ def _compile_in(
         inputs = _objects(inputs, [*flags, *sections], toolchain)
     else:
         inputs = _compiled(inputs, flags, toolchain)
+    if not generated.layout.metrics:
+        _OBJECTS_START_THREADS[place] = any(map(starts_threads, inputs))
     if recipe.sampler:
         # Compiled separately, so that its cost does not depend on the program's flags.
         inputs.append(folder / "sampler.o")
@@ -403,7 +437,7 @@ def write_facts(
     facts = {
         "sites": sites, "places": places, "warnings": warnings, "notices": notices,
         "text_bytes": text_bytes, "static_instructions": instructions, "program_bytes": program.stat().st_size,
-        "seconds": round(seconds, 3),
+        "seconds": round(seconds, 3), "starts_threads": starts_threads(program),
     }  # fmt: skip
     (folder / build_cache.FACTS_NAME).write_text(json.dumps(facts, indent=1), "utf-8")
 

@@ -78,7 +78,7 @@ class Project:
 class ProjectRecipe:
     """A project's program without its metrics; ``tree``: `tree_digest` of the project's directory.
 
-    ``target``, ``relinkable`` and ``null_control``: as in `instrumenter.building.program_build.Recipe`.
+    ``target``, ``relinkable``, ``null_control`` and ``atomic``: as in `instrumenter.building.program_build.Recipe`.
     """
 
     project: Project
@@ -89,6 +89,7 @@ class ProjectRecipe:
     target: str = GUEST_TARGET
     relinkable: bool = False
     null_control: bool = False
+    atomic: bool | None = None
 
     @classmethod
     def of(cls, project: Project, sampler: AnySampler | None = None, placement: Placement = "packed",
@@ -98,6 +99,9 @@ class ProjectRecipe:
 
     def find(self, metrics: Mapping[str, MetricSpec], code_offset_bytes: int = 0) -> Build | None:
         """The program from the cache, or None if it was not built yet."""
+        if metrics and self.atomic is None:
+            plain = self._plain.find({})
+            return plain and replace(self, atomic=plain.starts_threads).find(metrics, code_offset_bytes)
         spec = self._spec(metrics, code_offset_bytes)
         place = self._cache_path(spec)
         build = load_build(place, spec.layout)
@@ -117,6 +121,9 @@ class ProjectRecipe:
         Raises `SourceError` when the command fails or does not make the program, `SpecError` for a metric without
         events in the whole program, and `ToolchainError`.
         """
+        if metrics and self.atomic is None:
+            plain = self._plain.build({}, 0, notify, about)
+            return replace(self, atomic=plain.starts_threads).build(metrics, code_offset_bytes, notify, about)
         found = self.find(metrics, code_offset_bytes)
         if found is not None:
             return found
@@ -132,6 +139,11 @@ class ProjectRecipe:
     def outputs(self, metrics: Mapping[str, MetricSpec], code_offset_bytes: int = 0) -> list[Path]:
         """The files to which `build` directs what the project's command prints. They exist while it runs, and after a
         failure."""
+        if metrics and self.atomic is None:
+            plain = self._plain.find({})
+            if plain is None:
+                return self._plain.outputs({})
+            return replace(self, atomic=plain.starts_threads).outputs(metrics, code_offset_bytes)
         as_is, spec = self._as_is(metrics), self._spec(metrics, code_offset_bytes)
         return [self._tree(each).log for each in ([as_is] if spec == as_is else [as_is, spec])]
 
@@ -145,6 +157,10 @@ class ProjectRecipe:
         """The same program with counters in code that never runs."""
         return replace(self, null_control=True)
 
+    @property
+    def _plain(self) -> ProjectRecipe:
+        return replace(self, placement="packed", volatile=True, null_control=False, atomic=False)
+
     def _spec(self, metrics: Mapping[str, MetricSpec], code_offset_bytes: int) -> WrapperSpec:
         sampler: SamplerSpec | HostSamplerSpec | None = None
         if isinstance(self.sampler, HostSamplerConfig):
@@ -152,7 +168,8 @@ class ProjectRecipe:
         elif self.sampler is not None:
             sampler = SamplerSpec(**vars(self.sampler))
         return WrapperSpec(
-            metrics=dict(metrics), placement=self.placement, volatile=self.volatile, sampler=sampler,
+            metrics=dict(metrics), placement=self.placement, volatile=self.volatile, atomic=bool(self.atomic),
+            sampler=sampler,
             target=self.target, code_offset_bytes=code_offset_bytes, null_control=self.null_control,
             sections=self.relinkable,
         )  # fmt: skip

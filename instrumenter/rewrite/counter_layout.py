@@ -39,7 +39,9 @@ class CounterLayout:
     ``volatile`` keeps each increment where its event is: without it the optimiser moves increments out of loops
     and an interval sampler sees them all at the loop's end. ``unread``: metrics that the sampler in the guest does
     not read, the last ones; ``sampled``: metrics that add N at every Nth event, with N; ``local``: metrics that count
-    in a local variable first.
+    in a local variable first. ``atomic``: add by atomic operations, for programs that start threads: a thread that
+    loses the processor between the load and the store of a plain increment writes an old count back later, and takes
+    with it what all other threads counted meanwhile.
     """
 
     metrics: tuple[str, ...]
@@ -48,15 +50,18 @@ class CounterLayout:
     unread: tuple[str, ...] = ()
     sampled: tuple[tuple[str, int], ...] = ()
     local: tuple[str, ...] = ()
+    atomic: bool = False
 
     @classmethod
-    def of(cls, specs: Mapping[str, CounterForm], placement: Placement, volatile: bool) -> CounterLayout:
+    def of(
+        cls, specs: Mapping[str, CounterForm], placement: Placement, volatile: bool, atomic: bool = False
+    ) -> CounterLayout:
         """The layout of the counters of ``specs``, by name; those that the machine reads itself come last."""
         unread = tuple(name for name, spec in specs.items() if spec.method == "probe")
         return cls(
             (*(name for name in specs if name not in unread), *unread), placement, volatile, unread,
             tuple((name, spec.sampled) for name, spec in specs.items() if spec.sampled),
-            tuple(name for name, spec in specs.items() if spec.local),
+            tuple(name for name, spec in specs.items() if spec.local), atomic,
         )  # fmt: skip
 
     @property
@@ -74,18 +79,25 @@ class CounterLayout:
 
     def bump(self, metric: str, add: str | None) -> str:
         """The C expression that counts one event."""
-        counter = self._local(metric) if metric in self.local else self.lvalue(metric)
+        amount = "1" if add is None else f"(unsigned long long)({add})"
+        if metric in self.local:
+            return _addition(self._local(metric), amount)
         period = dict(self.sampled).get(metric)
-        if period is not None:
-            left = f"{COUNTDOWN}[{self.metrics.index(metric) * self._stride // 8}]"
-            return f"(--{left} == 0 ? ((void)({left} = {period}), (void)({counter} += {period})) : (void)0)"
-        if add is None:
-            return f"{counter}++"
-        return f"{counter} += (unsigned long long)({add})"
+        if period is None:
+            return self.shared_addition(metric, amount)
+        left = f"{COUNTDOWN}[{self.metrics.index(metric) * self._stride // 8}]"
+        count = f"(void)({self.shared_addition(metric, str(period))})"
+        if self.atomic:  # counted up and never set: between a step to 0 and the next start others would go below 0
+            return f"({_atomic_addition(left, '1')} % {period} == {period - 1} ? {count} : (void)0)"
+        return f"(--{left} == 0 ? ((void)({left} = {period}), {count}) : (void)0)"
 
     def bump_shared(self, metric: str) -> str:
         """The expression that counts one event outside of the function, where its local counters are unknown."""
         return replace(self, local=()).bump(metric, None)
+
+    def shared_addition(self, metric: str, amount: str) -> str:
+        """The C expression that adds ``amount`` to the counter itself."""
+        return (_atomic_addition if self.atomic else _addition)(self.lvalue(metric), amount)
 
     def _local(self, metric: str) -> str:
         return f"{LOCAL}{self.metrics.index(metric)}"
@@ -113,7 +125,7 @@ class CounterLayout:
             parts.append(f"extern unsigned long long {COUNTDOWN}[{len(self.metrics) * self._stride // 8}];")
         parts += [
             f"static inline __attribute__((always_inline, unused)) void __measure_flush{self.metrics.index(metric)}"
-            f"(unsigned long long *counted) {{ {self.lvalue(metric)} += *counted; }}"
+            f"(unsigned long long *counted) {{ {self.shared_addition(metric, '*counted')}; }}"
             for metric in self.local
         ]
         if cplusplus:
@@ -135,13 +147,21 @@ class CounterLayout:
         text = f"{names}{self._type()} {SYMBOL}[{len(self.metrics)}] {aligned};\n"
         if self.sampled:
             # From the middle, so that estimates are rounded and not cut off.
-            periods = dict(self.sampled)
-            words = self._stride // 8
+            words, places = self._stride // 8, {metric: n for n, metric in enumerate(self.metrics)}
             starts = ", ".join(
-                f"[{n * words}] = {(periods.get(metric, 1) + 1) // 2}" for n, metric in enumerate(self.metrics)
+                f"[{places[metric] * words}] = {period // 2 if self.atomic else (period + 1) // 2}"
+                for metric, period in self.sampled
             )
             text += f"unsigned long long {COUNTDOWN}[{len(self.metrics) * words}] {aligned} = {{{starts}}};\n"
         return text
+
+
+def _addition(lvalue: str, amount: str) -> str:
+    return f"{lvalue}++" if amount == "1" else f"{lvalue} += {amount}"
+
+
+def _atomic_addition(lvalue: str, amount: str) -> str:
+    return f"__atomic_fetch_add(&{lvalue}, {amount}, __ATOMIC_RELAXED)"
 
 
 ALLOCATORS: dict[str, tuple[str, str, str, str]] = {
@@ -156,13 +176,13 @@ ALLOCATORS: dict[str, tuple[str, str, str, str]] = {
 }
 
 
-def allocator_stand_in(name: str, allocator: str, counters: Sequence[str]) -> str:
-    """A static function ``name`` that adds the requested bytes to each counter lvalue, and then allocates.
+def allocator_stand_in(name: str, allocator: str, layout: CounterLayout, metrics: Sequence[str]) -> str:
+    """A static function ``name`` that adds the requested bytes to the counters of ``metrics``, and then allocates.
 
     The allocator gets a private declaration, which cannot conflict with the program's own.
     """
     result, parameters, size, arguments = ALLOCATORS[allocator]
-    counting = " ".join(f"{lvalue} += {size};" for lvalue in counters)
+    counting = " ".join(f"{layout.shared_addition(metric, size)};" for metric in metrics)
     return (
         f'extern {result}{name}_real({parameters}) __asm__("{allocator}"); '
         f"static inline __attribute__((always_inline, unused)) {result}{name}({parameters}) "

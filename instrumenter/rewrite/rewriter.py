@@ -83,7 +83,7 @@ def rewrite(
             _edit(edits, form, start, end, sites, metrics, layout, stand_ins, cplusplus)
     head = [layout.declaration(cplusplus=cplusplus, leaving=leaving)]
     for (allocator, counted), stand_in in stand_ins.items():
-        head.append(allocator_stand_in(stand_in, allocator, [layout.lvalue(metric) for metric in counted]))
+        head.append(allocator_stand_in(stand_in, allocator, layout, counted))
     changed = edits.apply(text)
     marker = b"" if changed.startswith(b"# ") else f'# 1 "{name}"\n'.encode("utf-8", "surrogateescape")
     whole = " ".join(head).encode() + b"\n" + marker + changed

@@ -151,7 +151,7 @@ __attribute__((constructor)) static void start(void)
 {
     struct sigaction action;
     struct sigevent event;
-    timer_t timer;
+    int timer;
     struct itimerspec interval;
     uint32_t header[2] = {COLUMNS, MEASURE_HARDWARE_COUNTERS};
 
@@ -172,8 +172,9 @@ __attribute__((constructor)) static void start(void)
     event.sigev_signo = SIGPROF;
     interval.it_value.tv_sec = interval.it_interval.tv_sec = MEASURE_INTERVAL_NANOSECONDS / 1000000000;
     interval.it_value.tv_nsec = interval.it_interval.tv_nsec = MEASURE_INTERVAL_NANOSECONDS % 1000000000;
-    if (sigaction(SIGPROF, &action, 0) || timer_create(CLOCK_PROCESS_CPUTIME_ID, &event, &timer) ||
-        timer_settime(timer, 0, &interval, 0) || atexit(finish)) {
+    /* By the kernel's calls: the C library's timer_create has code that starts threads, and so would the program. */
+    if (sigaction(SIGPROF, &action, 0) || syscall(SYS_timer_create, CLOCK_PROCESS_CPUTIME_ID, &event, &timer) ||
+        syscall(SYS_timer_settime, timer, 0, &interval, 0) || atexit(finish)) {
         complain("cannot start the sampling timer");
         exit(125);
     }

@@ -220,6 +220,7 @@ class InstrumentSpec(BaseModel):
     volatile: bool = Field(
         True, description="Count where the event is; without it the optimiser moves counts out of loops"
     )
+    atomic: bool = Field(False, description="Count by atomic additions, as a program that starts threads needs it")
     target: str = Field(
         "riscv64-linux-musl",
         description="What to compile for; `host`: this machine. Default: riscv64-linux-musl",

@@ -23,6 +23,7 @@ from common.atomic_files import is_replaced, move_file, workspace
 from common.elf_files import ARCHIVE_MAGIC, ELF_MAGIC
 from common.file_cache import cache_directory
 from instrumenter.building.code_size import has_code
+from instrumenter.building.elf_symbols import starts_threads
 from instrumenter.building.generated_sources import add_places
 from instrumenter.building.left_out_flags import notices_about_flags
 from instrumenter.building.program_build import (
@@ -48,7 +49,13 @@ from instrumenter.rewrite.rewriter import rewrite
 from instrumenter.wrapper.arguments import CommandLine, Kind, Token
 from instrumenter.wrapper.environment_spec import WrapperSpec, sites_note
 from instrumenter.wrapper.listing import LOG_VARIABLE, write_entry
-from instrumenter.wrapper.plain_compile import input_words, is_cplusplus_source, preprocessor_words, root_flags
+from instrumenter.wrapper.plain_compile import (
+    SPEC_VARIABLE,
+    input_words,
+    is_cplusplus_source,
+    preprocessor_words,
+    root_flags,
+)
 
 _LINKED = re.compile(r"\.(o|obj|a|lib|so|so\.[\d.]+)$")
 """Names that zig takes for objects, archives and shared libraries."""
@@ -301,6 +308,8 @@ class Wrapper:
             return status
         digest = hashlib.sha256(made.read_bytes()).hexdigest()
         move_file(made, place)
+        if self.listed and self.spec.metrics and not self.spec.atomic:
+            self._warn_of_threads(place)
         if static and is_kept:
             kinds = [kind for kind in Kind if kind not in (Kind.OUTPUT, Kind.LEFT_OUT)]
             words = self.line.words(*kinds)
@@ -308,6 +317,14 @@ class Wrapper:
             made_library = {"library_seconds": round(self.toolchain.library_seconds, 3)}
             self._write_entry({**entry, "driver": self.driver, "words": words, "sha256": digest, **made_library})
         return 0
+
+    def _warn_of_threads(self, program: Path) -> None:
+        """Say that counters lose events if the program starts threads."""
+        if starts_threads(program):
+            self.toolchain.notify(
+                f"{program.name} starts threads, and its counters are not atomic: threads take back what others "
+                f"counted meanwhile; write `atomic: true` into the file of {SPEC_VARIABLE}, and compile everything anew"
+            )
 
     def _link_and_keep(self, inputs: list[str], place: Path) -> int:
         """Link into ``place``, and keep the linker's command beside it for links in other orders."""

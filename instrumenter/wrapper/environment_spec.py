@@ -55,6 +55,7 @@ class WrapperSpec(BaseModel):
     metrics: dict[str, MetricSpec] = Field(default_factory=dict, description="Metrics by name")
     placement: Placement = Field(default="packed", description="packed, or cache_line: a 64-byte line each")
     volatile: bool = Field(default=True, description="Count where the event is")
+    atomic: bool = Field(default=False, description="Count by atomic additions, for programs that start threads")
     target: str = Field(default=GUEST_TARGET, description="What to compile for, as the compiler calls it")
     sampler: SamplerSpec | HostSamplerSpec | None = Field(default=None, description="Sampler to link into programs")
     code_offset_bytes: int = Field(default=0, ge=0, description="Unused code put before the program's")
@@ -69,7 +70,7 @@ class WrapperSpec(BaseModel):
     @property
     def layout(self) -> CounterLayout:
         """The layout of the counters."""
-        return CounterLayout.of(self.metrics, self.placement, self.volatile)
+        return CounterLayout.of(self.metrics, self.placement, self.volatile, self.atomic)
 
     @property
     def sampler_config(self) -> AnySampler | None:

@@ -15,7 +15,8 @@ of the compiler in a build, and takes the options of gcc and clang:
 
 Environment variables:
   INSTRUMENT_SPEC  YAML file with the metrics to count: `metrics:` as a campaign
-                   has `software_metrics:`, and `placement:` and `volatile:`.
+                   has `software_metrics:`, and `placement:`, `volatile:` and
+                   `atomic:` (for programs that start threads).
                    Without it, programs have no counters.
   INSTRUMENT_LOG   File to which each call adds a JSON object: what it compiled,
                    counted and linked. Default: instrument-cc.jsonl beside the

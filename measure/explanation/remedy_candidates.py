@@ -114,7 +114,7 @@ def candidates(
                 (COMPILER,),
             )
         )
-    if campaign.volatile:
+    if campaign.volatile and not paired.build(choice).starts_threads:  # atomic counters stay where they are
         found.append(
             Candidate(
                 "counters in registers over loops",

@@ -382,7 +382,8 @@ class Campaign(SharedKeys):
     )
     volatile: bool = Field(
         True,
-        description="Keep increments where their events happen; without it, -O2 moves them out of loops. Default: true",
+        description="Keep increments where their events happen; without it, -O2 moves them out of loops, unless the "
+        "program starts threads, where they are atomic either way. Default: true",
     )
     paired: bool = Field(
         True,

@@ -35,7 +35,7 @@ def count(
     stride = 8 if options.get("placement") == "cache_line" else 1
     dump = folder / "dump.c"
     dump.write_text(_DUMP.format(number=len(metrics), stride=stride))
-    done = run(build_program([source, dump], flags, metrics, target=None, **options))
+    done = run(build_program([source, dump], flags, metrics, target=None, atomic=False, **options))
     return done, dict(zip(metrics, map(int, done.stderr.split()), strict=True))
 
 

@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 LAYOUT = CounterLayout.of({}, "packed", True)
 FACTS = {
     "sites": {}, "places": {}, "warnings": [], "notices": [], "text_bytes": 1, "static_instructions": 1,
-    "program_bytes": 5000,
+    "program_bytes": 5000, "starts_threads": False,
 }  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from emulator.linux.vfs.files import VirtualFiles
 from emulator.machine import Machine
 from emulator.probes import BlockCounter
 from instrumenter.building.generated_sources import preprocess_all
-from instrumenter.building.program_build import build_program
+from instrumenter.building.program_build import Build, build_program
 from instrumenter.building.toolchain import Toolchain
 from instrumenter.find.probes import ProbeFinder
 from instrumenter.rewrite.counter_layout import CounterLayout
@@ -46,7 +46,11 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def counted(source: Path, flag: str = "-O2", **metrics: dict[str, object]) -> dict[str, int]:
     """The counters at the end of a run."""
     specs = {name: MetricSpec.model_validate(spec) for name, spec in metrics.items()}
-    build = build_program([source], [flag], specs)
+    return counts_of(build_program([source], [flag], specs))
+
+
+def counts_of(build: Build) -> dict[str, int]:
+    """The counters of a program at the end of a run."""
     with Machine(build.elf_path, files=VirtualFiles(), background=False) as machine:
         assert machine.run().status == 0
         found = {}

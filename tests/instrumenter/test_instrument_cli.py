@@ -87,7 +87,7 @@ def test_builds_into_a_directory_that_has_things_in_it(folder: Path) -> None:
         ("sources: [program.c]", "sources: program.c", "{spec}:1: sources: got 'program.c', expected a list"),
         ("target: host", "place: packed\ntarget: host",
          "{spec}:3: place: unknown key, expected one of: sources, flags, libraries, metrics, placement, volatile, "
-         "target; did you mean 'placement'?"),
+         "atomic, target; did you mean 'placement'?"),
         ("target: host", "flags: [-O2]", "{spec}:3: flags: given twice, first in line 2"),
         ("target: host", "target: [host",
          "{spec}:4: not YAML: expected ',' or ']', but got ':' (while parsing a flow sequence, which begins at line "

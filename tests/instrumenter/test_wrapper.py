@@ -316,6 +316,19 @@ def test_openmp_that_is_left_out_is_told_where_a_program_is_linked(cc: Compilers
     assert cc("-fopenmp", "f.o", "main.c", "-o", "program").stderr == ""
 
 
+def test_counters_that_threads_take_back_are_told_where_a_program_is_linked(cc: Compilers) -> None:
+    (cc.folder / "main.c").write_text(
+        "#include <pthread.h>\nint f(int x);\nstatic void *work(void *of) { return of; }\n"
+        "int main(void) { pthread_t one; return f(pthread_create(&one, 0, work, 0)); }\n"
+    )
+    metrics = {"entries": {"event": "entry", "function": "f"}}
+    cc.count(json.dumps({"metrics": metrics}))
+    told = cc("f.c", "main.c", "-o", "program").stderr
+    assert told.startswith("instrument-cc: program starts threads, and its counters are not atomic: threads take back")
+    cc.count(json.dumps({"metrics": metrics, "atomic": True}))
+    assert cc("f.c", "main.c", "-o", "program").stderr == ""
+
+
 def test_ended_by_make_it_leaves_nothing(cc: Compilers) -> None:
     cc.count()
     lines = "".join(f"int f{n}(int x) {{ return x > {n} ? f{n}(x - {n}) : x; }}\n" for n in range(1, 20000))

@@ -210,9 +210,9 @@ def test_code_layouts_are_linked_and_not_built_again(directory: Path) -> None:
     said: list[str] = []
     mine = recipe(directory)
     builds = [mine.build(METRICS, offset, said.append) for offset in (34, 0, 1000)]
-    assert len(said) == 1
-    (marker,) = cache_directory().glob(f"projects/*/{build_cache.PROJECT_MARKER}")
-    took = json.loads(marker.read_bytes())["seconds"]
+    assert len(said) == 2  # without counters, which tells whether they have to be atomic, and with them
+    markers = cache_directory().glob(f"projects/*/{build_cache.PROJECT_MARKER}")
+    took = min(json.loads(marker.read_bytes())["seconds"] for marker in markers)
     assert all(build.seconds >= took > 0 for build in builds)  # what other counters would take
     assert len({build.key for build in builds}) == 3
     addresses = []
