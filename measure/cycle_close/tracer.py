@@ -127,6 +127,7 @@ class CoreObserver:
     """Passes the record to the core; translations need not stop exactly at its instructions."""
 
     selection = _RECORD
+    follows_tasks = True
 
     def __init__(self, core: InOrderCore) -> None:
         self.core = core
@@ -134,22 +135,36 @@ class CoreObserver:
     def consume(self, facts: BlockFacts, stream: NDArray[np.uint32]) -> None:
         self.core.consume(facts, stream)
 
+    def interrupted(self, pc: int) -> None:
+        """See `emulator.events.FollowsTasks`."""
+        self.core.interrupted(pc)
+
 
 class RecordBuffer:
     """An observer that keeps the record of an interval until it has ended."""
 
     selection = _RECORD
+    follows_tasks = True
 
     def __init__(self) -> None:
         self._parts: list[NDArray[np.uint32]] = []
+        self._words = 0
+        self._interruptions: list[tuple[int, int]] = []
 
     def consume(self, facts: BlockFacts, stream: NDArray[np.uint32]) -> None:
         self._parts.append(stream.copy())
+        self._words += len(stream)
 
-    def take(self) -> NDArray[np.uint32]:
-        """Return the whole record and clear it."""
-        parts, self._parts = self._parts, []
-        return np.concatenate(parts) if parts else np.zeros(0, np.uint32)
+    def interrupted(self, pc: int) -> None:
+        """See `emulator.events.FollowsTasks`."""
+        self._interruptions.append((self._words, pc))
+
+    def take(self) -> tuple[NDArray[np.uint32], list[tuple[int, int]]]:
+        """Return the whole record, and for each interruption the words before it and the pc that these went to; and
+        clear both."""
+        parts, interruptions = self._parts, self._interruptions
+        self._parts, self._words, self._interruptions = [], 0, []
+        return np.concatenate(parts) if parts else np.zeros(0, np.uint32), interruptions
 
 
 class Tracer:
@@ -253,10 +268,15 @@ class Tracer:
             # Of the branch predictors only counters of directions were trained while nothing was simulated. The others
             # are trained on the second half of the interval, which is as much like the code before it as anything that
             # is known.
-            record = self._kept.take()
+            record, interruptions = self._kept.take()
             core.train(facts, record, int(len(record) * _NOT_LEARNT))
             self._before = core.snapshot()
-            core.consume(facts, record)
+            begin = 0
+            for end, pc in interruptions:
+                core.consume(facts, record[begin:end])
+                core.interrupted(pc)
+                begin = end
+            core.consume(facts, record[begin:])
         core.follow(self.machine.hart.pc)
         return (core.snapshot() - self._before).astype(np.float64)
 

@@ -20,7 +20,7 @@ from emulator.timing.machine_file import load_machine
 from instrumenter.building.program_build import build_program
 from measure.cycle_close.rates import deviations, event_totals, events_off, pointwise_deviation, table_of
 from measure.cycle_close.signature import SignatureMaker, entry_of
-from measure.cycle_close.tracer import Category, Interval, Tracer, TracerSettings
+from measure.cycle_close.tracer import Category, Interval, RecordBuffer, Tracer, TracerSettings
 from measure.cycle_close.warmup import RecordQueue
 
 ROOT = Path(__file__).parent.parent.parent.parent
@@ -72,6 +72,49 @@ def test_the_full_trace_is_the_full_simulation(program: Path) -> None:
         machine.run()
         machine.drain()
     assert np.array_equal(np.rint(total).astype(np.int64), core.snapshot())
+
+
+THREADS = """
+#include <pthread.h>
+static volatile long sums[4];
+static void *run(void *own) {
+  for (unsigned long i = 0, s = (long)own; i < 400000; i++) {
+    s = s * 1103515245 + 12345;
+    if (s >> 16 & 7) sums[(long)own] += i;
+  }
+  return 0;
+}
+int main(void) {
+  pthread_t threads[4];
+  for (long n = 0; n < 4; n++) pthread_create(&threads[n], 0, run, (void *)n);
+  for (long n = 0; n < 4; n++) pthread_join(threads[n], 0);
+  return 0;
+}
+"""
+
+
+def test_threads_that_take_turns_change_no_branch_of_the_full_trace(tmp_path: Path) -> None:
+    # The branch before a switch of threads was taken to lead to the other thread's code.
+    (tmp_path / "threads.c").write_text(THREADS)
+    program = build_program([tmp_path / "threads.c"], ["-O1"]).elf_path
+    core = InOrderCore(MACHINE, 1)
+    with Machine(program, consumers=[core], background=False) as machine:
+        machine.run()
+        machine.drain()
+    total = sum(one.events for one in trace(program, replace(SHORT, everything=True)))
+    assert np.array_equal(np.rint(total).astype(np.int64), core.snapshot())
+
+
+def test_a_kept_record_says_where_another_thread_went_on(program: Path) -> None:
+    kept = RecordBuffer()
+    with Machine(program, background=False) as machine:
+        kept.interrupted(0x10)
+        kept.consume(machine.facts, np.array([1, 2, 3], np.uint32))
+        kept.interrupted(0x20)
+        kept.consume(machine.facts, np.array([4], np.uint32))
+    record, interruptions = kept.take()
+    assert (record.tolist(), interruptions) == ([1, 2, 3, 4], [(0, 0x10), (3, 0x20)])
+    assert [len(part) for part in kept.take()] == [0, 0]
 
 
 def test_a_trace_is_the_same_however_it_was_translated(program: Path) -> None:
