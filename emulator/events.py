@@ -275,6 +275,7 @@ class TraceSelection:
     # Follow the first-level caches: log2 of the line size [bytes] of the data cache and of the instruction cache, from
     # which accesses that miss are passed on; 0 for none.
     followed_lines: tuple[int, int] = (0, 0)
+    follows_stores: bool = False  # with followed lines: all stores are passed on, also those that hit
 
     @cached_property
     def columns(self) -> tuple[ColumnSet, ...]:
@@ -301,6 +302,7 @@ class TraceSelection:
             (*self.inline, *(call for call in other.inline if call not in self.inline)),
             self.exact_faults or other.exact_faults,
             self.followed_lines if any(self.followed_lines) else other.followed_lines,
+            self.follows_stores or other.follows_stores,
         )
 
 

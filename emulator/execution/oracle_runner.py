@@ -114,7 +114,9 @@ class OracleRunner:
                         record.append(address & 0xFFFFFFFF)
                 if followed is not None and self._accesses:
                     is_store = bool(instruction.row.access & ACCESS_STORE)
-                    followed.access(self._accesses[0], is_store, touch_time + place, places[place])
+                    followed.access(
+                        self._accesses[0], is_store, touch_time + place, places[place], selection.follows_stores
+                    )
         record.commit_events()
 
     def _call_hooks(self, block: Block) -> None:

@@ -5,8 +5,7 @@ rest (`emulator.engine.instrument.followed_lines`). So their contents, and those
 full simulation would leave: a sample needs no warm-up, whatever the replacement. And of each interval the misses are
 known, which signatures of code do not show.
 
-Not quite the same: accesses of a block that do not write their time, and the order of uses within one; stores that go
-through a write-through cache, which are passed on only if they miss it; pages of more than `MOST_LINES` lines.
+Not quite the same: accesses of a block that do not write their time, and the order of uses within one.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 from emulator.events import HELD, HELD_WRITTEN, PAGE_OUT, TOUCH_EPOCH
 from emulator.timing import layout
 from emulator.timing.core_arrays import build_core
-from emulator.timing.followed_kernel import MOST_LINES, Side, access_missing, fetch_missing
+from emulator.timing.followed_kernel import Side, access_missing, fetch_missing, has_small_pages
 from emulator.timing.machine_config import MachineConfig
 from emulator.timing.machine_events import N_EVENTS
 
@@ -35,6 +34,11 @@ class LineTables(Protocol):
     missing: NDArray[np.int64]
 
     def connect(self, access: Any, fetch: Any) -> None: ...
+
+
+def follows_stores(config: MachineConfig) -> bool:
+    """The ``follows_stores`` of a selection for caches of ``config``: stores that go through change the next level."""
+    return config.l1d.write_policy == "write_through" and config.l2 is not None
 
 
 def line_bits(config: MachineConfig) -> tuple[int, int]:
@@ -173,11 +177,19 @@ class FollowedCaches:
             if tlb is not None and longs[tlb + layout.M_POLICY] == layout.POLICY_LRU:
                 pages = self._places(tlb)
                 pages = pages[longs[layout.STAMPS + pages] > 0]
-                ages = now - side.page_times[pages - int(longs[tlb + layout.M_BASE])]
-                if 1 << one.page_bits <= MOST_LINES:
-                    times = side.times.reshape(-1, 1 << one.page_bits)[words[pages] >> 1]
-                    ages = np.minimum(ages, (now - times).min(axis=1))
-                self._stamp(tlb, pages, ages)
+                known = now - side.page_times[pages - int(longs[tlb + layout.M_BASE])]
+                self._stamp(tlb, pages, np.minimum(known, self._page_ages(one, words[pages] >> 1, lines, now)))
+
+    def _page_ages(
+        self, one: _Followed, pages: NDArray[np.integer[Any]], lines: NDArray[np.uint32], now: np.uint32
+    ) -> NDArray[np.uint32]:
+        """How long ago a line of each of ``pages`` was accessed: of small pages any line, of large ones one of
+        ``lines``, which the cache holds (see `followed_kernel.youngest_line`)."""
+        times, never = one.side.times, np.uint32(0xFFFFFFFF)
+        if has_small_pages(self._longs, one.cache, one.page_bits):
+            return (now - times.reshape(-1, 1 << one.page_bits)[pages]).min(axis=1)
+        ages, of = now - times[lines], lines >> np.uint32(one.page_bits)
+        return np.array([ages[of == page].min(initial=never) for page in pages], np.uint32)
 
     def _stamp(self, cache: int, places: NDArray[np.int64], ages: NDArray[np.uint32]) -> None:
         """Stamp the lines at ``places`` in the order of their ``ages``."""

@@ -2,8 +2,9 @@
 
 Tables of held lines are those of `emulator.engine.instrument.followed_lines`: an access is passed on unless its line is
 held by the cache and its page by the TLB. A hit is not passed on, but last accesses tell the order in which lines were
-used: with LRU replacement a cache drives out the line of the set that was accessed longest ago. Of a TLB's pages only
-those that seem oldest are looked at, in the last accesses to their lines.
+used: with LRU replacement a cache drives out the line of the set that was accessed longest ago. A page was accessed
+last when one of its lines that the cache holds was, or else when an access to it was passed on or a line of it driven
+out; of a TLB's pages only those that seem oldest are looked at so closely.
 """
 
 from __future__ import annotations
@@ -50,9 +51,7 @@ Words = NDArray[np.uint32]
 AT_ONCE = 5
 """Instructions after the first miss of a group within which others join it: what a core issues before it needs the
 value, by and large. With 9, intervals of a Fourier transform were told apart that are alike."""
-MOST_LINES = 1024
-"""Lines of a page up to which the last access to it is found among them; in larger pages the last that was passed on
-counts."""
+_GROUP = 64  # places of a cache that are looked at together
 
 
 class Side(NamedTuple):
@@ -87,11 +86,14 @@ def access_missing(missing: Longs, side: Side) -> None:
     if longs[P_DTLB]:
         walked = translate(side, DTLB, address >> longs[P_PAGE_SHIFT], longs[P_PAGE_SHIFT] - shift, now)
         longs[DTLB_MISSES] += walked
-    if held[line]:  # its page was out
-        if is_store:
+    through = is_store > longs[P_WRITE_BACK]
+    if held[line]:  # its page was out, or the store goes through
+        if through:
+            write_below(longs, side.words, address)
+        elif is_store:
             held[line] = HELD_WRITTEN
         return
-    outcome, victim, state = MISS, np.int64(0), np.int64(0)
+    outcome = MISS
     if is_store == 0 or longs[P_WRITE_ALLOCATE]:
         victim, state = fill(side, L1D, line, now)
         if state == HELD_WRITTEN and longs[P_WRITE_BACK]:
@@ -99,8 +101,8 @@ def access_missing(missing: Longs, side: Side) -> None:
             longs[L1D + M_VICTIM] = victim
         held[line] = HELD_WRITTEN if is_store else HELD
     delay = miss_data(longs, side.words, address, is_store, outcome)
-    if state == HELD_WRITTEN and longs[P_WRITE_BACK] == 0:  # its stores went through, and were not passed on
-        write_below(longs, side.words, victim << shift)
+    if through:
+        write_below(longs, side.words, address)
     group = side.group
     if longs[P_OUTSTANDING] and (now - group[0]) & 0xFFFFFFFF < AT_ONCE:
         group[2] += walked * longs[P_DTLB_PENALTY]
@@ -148,6 +150,8 @@ def fill(side: Side, cache: int, line: Integer, now: Integer) -> tuple[Integer, 
     if victim < len(held):
         state = np.int64(held[victim]) & (PAGE_OUT - 1)
         held[victim] = 0
+        if longs[P_DTLB if cache == L1D else P_ITLB]:
+            keep_time(side, cache, victim, now)
     enter(longs, words, cache, place, line)
     return victim, state
 
@@ -210,7 +214,7 @@ def find_page(side: Side, tlb: int, page: int, shift: int, now: int) -> Integer:
     if missed:
         way = next_place(longs, tlb, first, ways, side.next_pages, set_)
         if way == ways:
-            way = oldest_page(side, first - base, first, ways, shift, now)
+            way = oldest_page(side, L1D if tlb == DTLB else L1I, first - base, first, ways, shift, now)
         victim = np.int64(words[first + way]) >> 1
         if victim << shift < len(held):
             for line in range(victim << shift, victim + 1 << shift):
@@ -225,22 +229,72 @@ def find_page(side: Side, tlb: int, page: int, shift: int, now: int) -> Integer:
 
 @inline_kernel
 def oldest_page(
-    side: Side, first_time: Integer, first: Integer, ways: Integer, shift: Integer, now: Integer
+    side: Side, cache: Integer, first_time: Integer, first: Integer, ways: Integer, shift: Integer, now: Integer
 ) -> Integer:  # fmt: skip
-    """The way of a full set of a TLB, at ``first`` and among the times at ``first_time``, whose page, of ``1 << shift``
-    lines, was accessed longest ago. The page that seems oldest is looked at again, until what is known of it is its
-    last access."""
+    """The way of a full set of the TLB of ``cache``, at ``first`` and among the times at ``first_time``, whose page, of
+    ``1 << shift`` lines, was accessed longest ago. The page that seems oldest is looked at again, until it is known to
+    be."""
     while True:
-        found, oldest = np.int64(0), np.int64(-1)
+        found, oldest, second = np.int64(0), np.int64(-1), np.int64(-1)
         for way in range(ways):
             age = (now - np.int64(side.page_times[first_time + way])) & 0xFFFFFFFF
             if age > oldest:
-                found, oldest = np.int64(way), age
-        if 1 << shift > MOST_LINES:
+                found, oldest, second = np.int64(way), age, oldest
+            else:
+                second = max(second, age)
+        young = young_line(side, cache, np.int64(side.words[first + found]) >> 1, shift, second, now)
+        if young >= second:
             return found
-        page, youngest = np.int64(side.words[first + found]) >> 1, oldest
+        side.page_times[first_time + found] = now - young
+
+
+@inline_kernel
+def young_line(
+    side: Side, cache: Integer, page: Integer, shift: Integer, enough: Integer, now: Integer
+) -> Integer:  # fmt: skip
+    """How long ago a line of ``page`` was accessed, if less than ``enough``, else that: of a small page any line, of a
+    large one those that the ``cache`` holds."""
+    longs, words = side.longs, side.words
+    if has_small_pages(longs, cache, shift):
+        youngest = np.int64(enough)
         for line in range(page << shift, page + 1 << shift):
             youngest = min(youngest, (now - np.int64(side.times[line])) & 0xFFFFFFFF)
-        if youngest >= oldest:
-            return found
-        side.page_times[first_time + found] = now - youngest
+        return youngest
+    begin = longs[cache + M_BASE]
+    end = begin + longs[cache + M_WAYS] * (longs[cache + M_SET_MASK] + 1)
+    for group in range(begin, end, _GROUP):
+        tags = words[group : min(group + _GROUP, end)]
+        matches = np.int32(0)
+        for index in range(min(_GROUP, end - group)):  # vectorised: most groups have no line of the page
+            matches += np.int32(1) if tags[index] >> np.uint32(shift + 1) == np.uint32(page) else np.int32(0)
+        for place in range(group, min(group + _GROUP, end) if matches else group):
+            held = np.int64(words[place]) >> 1
+            if held >> shift == page:
+                age = (now - np.int64(side.times[held])) & 0xFFFFFFFF
+                if age < enough:
+                    return age
+    return enough
+
+
+@inline_kernel
+def has_small_pages(longs: Longs, cache: Integer, shift: Integer) -> Integer:
+    """Whether a page has fewer lines, ``1 << shift``, than the ``cache`` has places."""
+    return 1 << shift < longs[cache + M_WAYS] * (longs[cache + M_SET_MASK] + 1)
+
+
+@inline_kernel
+def keep_time(side: Side, cache: int, line: Integer, now: Integer) -> None:
+    """Note when ``line``, which leaves the ``cache``, was accessed, as a time of its page, if pages are large."""
+    longs, words = side.longs, side.words
+    shift = longs[P_PAGE_SHIFT] - longs[P_L1D_SHIFT if cache == L1D else P_L1I_SHIFT]
+    if has_small_pages(longs, cache, shift):
+        return
+    tlb, page = DTLB if cache == L1D else ITLB, line >> shift
+    ways, set_ = longs[tlb + M_WAYS], page & longs[tlb + M_SET_MASK]
+    first = longs[tlb + M_BASE] + set_ * ways
+    way = find_tag(words, first, ways, page)
+    if way >= 0:
+        at = first + way - longs[tlb + M_BASE]
+        time = np.int64(side.times[line])
+        if (now - time) & 0xFFFFFFFF < (now - np.int64(side.page_times[at])) & 0xFFFFFFFF:
+            side.page_times[at] = time

@@ -18,7 +18,7 @@ from emulator.events import TraceSelection
 from emulator.execution.intervals import Written
 from emulator.kernels.jit import BoundKernel
 from emulator.machine import Machine
-from emulator.timing.followed_caches import CacheContents, line_bits
+from emulator.timing.followed_caches import CacheContents, follows_stores, line_bits
 from emulator.timing.inorder import InOrderCore
 from emulator.timing.machine_config import MachineConfig
 from emulator.timing.machine_events import N_EVENTS, Event
@@ -36,11 +36,11 @@ class Following:
 
     def __init__(self, machine: Machine, core: InOrderCore) -> None:
         bits = line_bits(core.config)
-        self.selection = TraceSelection(followed_lines=bits)
+        self.selection = TraceSelection(followed_lines=bits, follows_stores=follows_stores(core.config))
         self.caches = core.followed_caches(machine.follow_lines(bits))
         self.known = np.ones(N_EVENTS, np.bool_)
-        if core.config.l1d.write_policy == "write_through":  # stores that hit are not passed on
-            self.known[[Event.MEMORY_WRITES, Event.L2_WRITEBACKS]] = False
+        if core.config.l1d.write_policy == "write_through" and core.config.l2 is None:  # they are the stores
+            self.known[Event.MEMORY_WRITES] = False
         self.targets = UNKNOWN
         if core.config.branch_predictor.btb_entries:
             self._targets = machine.hold_targets(core.config.branch_predictor.btb_entries)

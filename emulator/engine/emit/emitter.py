@@ -225,9 +225,9 @@ class Emitter:
         self.say(f"store i64 {self.let(f'add i64 {before}, 1')}, ptr {pointer}")
 
     def follow_access(self, address: V, time: V, is_timestamped: V, is_store: bool, selection: TraceSelection) -> None:
-        """Call the function for missing data if the data cache does not hold the line at ``address``; else mark the
-        line as written if ``is_store``. Store ``time`` (an i32) as the time of its last access if ``is_timestamped``, a
-        bool or an i1.
+        """Call the function for missing data if the data cache does not hold the line at ``address``, and for all
+        stores if they are selected; else mark the line as written if ``is_store``. Store ``time`` (an i32) as the time
+        of its last access if ``is_timestamped``, a bool or an i1.
 
         The address may lie in a guard when the access is about to fault: the tables cover all of 32 bits.
         """
@@ -243,6 +243,9 @@ class Emitter:
             self.start(noted)
         elif is_timestamped:
             self._note_time(places["data_times"], line, time)
+        if is_store and selection.follows_stores:
+            self.call_missing("access", self.let(f"zext i32 {low} to i64"), 1, time)
+            return
         place, absent = self._held(places["held_data"], line)
         missing, held, on = (self.fresh_label(stem) for stem in ("missing", "held", "on"))
         self.say(f"br i1 {absent}, label %{missing}, label %{held if is_store else on}, {RARELY}")

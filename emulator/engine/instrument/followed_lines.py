@@ -116,13 +116,13 @@ class FollowedLines:
             self._hart.set(f"{name}_missing", call.function)
             self._hart.set(f"{name}_argument", call.argument)
 
-    def access(self, address: int, is_store: bool, time: int, is_timestamped: bool) -> None:
-        """Look an access of the oracle up as a translation does."""
+    def access(self, address: int, is_store: bool, time: int, is_timestamped: bool, follows_stores: bool) -> None:
+        """Look an access of the oracle up as a translation does; ``follows_stores``: see `TraceSelection`."""
         address &= 0xFFFFFFFF
         line = address >> self.line_bits[0]
         if is_timestamped:
             self.data_times[line] = time & 0xFFFFFFFF
-        if not 0 < self.data[line] < PAGE_OUT:
+        if (is_store and follows_stores) or not 0 < self.data[line] < PAGE_OUT:
             self.missing[:] = address, is_store, time & 0xFFFFFFFF
             self._call("access")
         elif is_store:

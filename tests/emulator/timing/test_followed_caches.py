@@ -14,7 +14,7 @@ import pytest
 from emulator.events import FULL_RECORD, TraceSelection
 from emulator.machine import Machine
 from emulator.timing import layout
-from emulator.timing.followed_caches import FollowedCaches, line_bits
+from emulator.timing.followed_caches import FollowedCaches, follows_stores, line_bits
 from emulator.timing.inorder import InOrderCore
 from emulator.timing.machine_config import MachineConfig
 from emulator.timing.machine_events import Event
@@ -56,6 +56,14 @@ CONFIGS = {
     "one way": desktop("lru", l1d={"associativity": 1}, l1i={"associativity": 1}, dtlb={"associativity": 1}),
     "no allocation": desktop("lru", l1d={"write_allocate": False}),
     "large pages": desktop("lru", memory={"page_bytes": 1 << 16}),
+    "pages of two megabytes": desktop(
+        "lru",
+        memory={"page_bytes": 1 << 21},
+        dtlb={"entries": 2, "associativity": 2},
+        itlb={"entries": 1, "associativity": 1},
+    ),
+    "written through": desktop("lru", l1d={"write_policy": "write_through", "write_allocate": False}),
+    "written through in turn": desktop("fifo", l1d={"write_policy": "write_through"}),
     "without second level": desktop("lru").model_copy(update={"l2": None}),
     "without TLBs": desktop("fifo").model_copy(update={"itlb": None, "dtlb": None}),
 }
@@ -91,10 +99,13 @@ def in_full(program: Path, config: MachineConfig, instructions: int) -> InOrderC
 
 def follow(machine: Machine, core: InOrderCore) -> FollowedCaches:
     """Caches like those of ``core`` that follow ``machine`` from now on."""
-    bits = line_bits(core.config)
-    caches = core.followed_caches(machine.follow_lines(bits))
-    machine.observe(TraceSelection(followed_lines=bits, exact_stop=True))
+    caches = core.followed_caches(machine.follow_lines(line_bits(core.config)))
+    machine.observe(replace(following(core.config), exact_stop=True))
     return caches
+
+
+def following(config: MachineConfig) -> TraceSelection:
+    return TraceSelection(followed_lines=line_bits(config), follows_stores=follows_stores(config))
 
 
 def followed(program: Path, config: MachineConfig, instructions: int, tier: dict[str, Any]) -> InOrderCore:
@@ -129,7 +140,7 @@ def test_they_are_those_of_full_simulation(program: Path, tier: str, name: str) 
     assert_alike(followed(program, config, 400_000, TIERS[tier]), in_full(program, config, 400_000))
 
 
-@pytest.mark.parametrize("name", ["by use", "at random"])
+@pytest.mark.parametrize("name", ["by use", "at random", "written through"])
 def test_the_oracle_leaves_them_too(program: Path, name: str) -> None:
     config = CONFIGS[name]
     assert_alike(followed(program, config, 60_000, TIERS["oracle"]), in_full(program, config, 60_000))
@@ -145,7 +156,7 @@ def test_a_core_goes_on_from_them(program: Path, name: str) -> None:
         caches = follow(machine, core)
         machine.advance_to_instructions(200_000)
         core.adopt(caches.contents(machine.instructions))
-        machine.observe(TraceSelection(followed_lines=line_bits(config)) | FULL_RECORD, [core])
+        machine.observe(following(config) | FULL_RECORD, [core])
         machine.advance_to_instructions(230_000)
         machine.drain()
         assert np.abs(core.counters - (expected - before))[EVENTS].max() <= 2 * (name == "by use")
@@ -170,22 +181,6 @@ def test_they_go_back(program: Path, name: str) -> None:
             caches.restore(state)
     assert found[0] == found[1] == found[2]
     assert sum(found[0][0]) > 500
-
-
-def test_of_large_pages_the_last_access_that_was_passed_on_counts(program: Path) -> None:
-    config = desktop("lru", memory={"page_bytes": 1 << 21}, dtlb={"entries": 2, "associativity": 2})
-    found, expected = followed(program, config, 400_000, TIERS["optimised"]), in_full(program, config, 400_000)
-    assert found.counters[Event.L1D_MISSES] == pytest.approx(expected.counters[Event.L1D_MISSES], abs=2)
-    assert found.counters[Event.DTLB_MISSES] == pytest.approx(expected.counters[Event.DTLB_MISSES], rel=0.2, abs=3)
-
-
-def test_a_written_through_store_is_not_passed_on_where_it_hits(program: Path) -> None:
-    """The first level has what full simulation has; the second has the same lines."""
-    config = desktop("fifo", l1d={"write_policy": "write_through"})
-    found, expected = followed(program, config, 400_000, TIERS["optimised"]), in_full(program, config, 400_000)
-    for cache in (layout.L1D, layout.L1I, layout.DTLB):
-        assert contents(found, cache) == contents(expected, cache)
-    assert contents(found, layout.L2, dirty=False) == contents(expected, layout.L2, dirty=False)
 
 
 def test_a_fault_touches_no_table_of_the_host(tmp_path: Path) -> None:
