@@ -240,6 +240,7 @@ class Tracer:
             self.machine.drain()
             tail = self._queue.tail(self.machine.facts)
             self.core.consume(self.machine.facts, tail)
+            self.core.follow(self.machine.hart.pc)
         if self._warms_lines and self._following is not None:
             self.core.adopt(self._following.contents())
             self._detail = self._kept

@@ -85,8 +85,7 @@ def test_every_interval_has_its_own_mispredictions_and_their_cycles(
     assert [interval.end_instructions for interval in found] == [interval.end_instructions for interval in full]
     actual, known = of(full, Event.BRANCHES_MISPREDICTED), of(found, Event.BRANCHES_MISPREDICTED)
     assert actual.max() > 5 * np.median(actual) + 100
-    # Full simulation counts the branch that ends an interval in the next one.
-    assert np.abs(known - actual).max() < 1.5
+    assert np.abs(known - actual).max() < 1e-6
     estimated = np.array([interval.category is not Category.SIMULATED for interval in found])
     assert estimated.mean() > 0.7
     deviation = np.abs(of(found, Event.CYCLES) / of(full, Event.CYCLES) - 1)
