@@ -117,9 +117,8 @@ class InOrderCore:
         self._online_predictor = OnlinePredictor(held)
 
     def follow(self, pc: int | None = None) -> None:
-        """Go on with what fast execution keeps up to date, if it does. ``pc``: where the guest goes on after blocks that
-        the core has simulated; the control transfer of the last is resolved, so that its events and its time are
-        counted with those of its block."""
+        """Go on with what fast execution keeps up to date, if it does. ``pc``: where the guest goes on after blocks
+        that the core has simulated; the transfer of the last is resolved, and counts with its block."""
         self._leave()
         if pc is not None:
             resolve_last(self._longs, self._words, pc, 1)
