@@ -42,7 +42,7 @@ from emulator.linux.vfs.files import VirtualFiles
 from emulator.memory import GuestMemory
 
 if TYPE_CHECKING:
-    from emulator.engine.instrument.held_directions import HeldDirections
+    from emulator.engine.instrument.held_directions import HeldDirections, StaticDirections
     from emulator.engine.instrument.held_targets import HeldTargets
     from emulator.execution.intervals import Intervals, IntervalWatcher
     from emulator.execution.snapshot import Snapshot
@@ -243,6 +243,13 @@ class Machine:
         from emulator.engine.instrument.held_directions import HeldDirections
 
         return HeldDirections(self.hart, entries, history_bits)
+
+    def hold_static_directions(self, backward_taken: bool) -> StaticDirections:
+        """A count of the branches that a static predictor mispredicts, of which those backward are predicted taken, or
+        none. Translations count while its ``call`` is in a selection's ``inline``."""
+        from emulator.engine.instrument.held_directions import StaticDirections
+
+        return StaticDirections(self.hart, backward_taken)
 
     def hold_targets(self, entries: int) -> HeldTargets:
         """A table of the targets of indirect jumps and calls, with ``entries``, a power of two. Translations keep it up

@@ -109,7 +109,7 @@ class InOrderCore:
         """The last block went to ``pc``, where a signal handler or another task goes on: its control transfer has no
         other outcome by that. It takes no further time."""
         self._leave()
-        resolve_last(self._longs, self._words, pc)
+        resolve_last(self._longs, self._words, pc, 0)
 
     def predict_online(self, held: HeldCounters) -> None:
         """Let fast execution keep the counters of directions up to date through ``held``, of the `online_predictor` of
@@ -117,12 +117,12 @@ class InOrderCore:
         self._online_predictor = OnlinePredictor(held)
 
     def follow(self, pc: int | None = None) -> None:
-        """Go on with what fast execution keeps up to date; nothing without `predict_online`. ``pc``: where the guest
-        goes on after blocks that the core has simulated."""
+        """Go on with what fast execution keeps up to date, if it does. ``pc``: where the guest goes on after blocks
+        that the core has simulated; the transfer of the last is resolved, and counts with its block."""
         self._leave()
+        if pc is not None:
+            resolve_last(self._longs, self._words, pc, 1)
         if self._online_predictor is not None:
-            if pc is not None:
-                resolve_last(self._longs, self._words, pc)
             self._online_predictor.follow(self._longs, self._predictor_tables()[0])
 
     def directions(self) -> tuple[NDArray[np.uint32], int]:

@@ -310,13 +310,19 @@ def run(longs: np.ndarray, words: np.ndarray, ledger: Ledger, stream: np.ndarray
 
 
 @kernel
-def resolve_last(longs: np.ndarray, words: np.ndarray, pc: int) -> None:
-    """Let the predictors learn the control transfer of the last block, which was to ``pc``; it takes no time."""
+def resolve_last(longs: np.ndarray, words: np.ndarray, pc: int, takes_time: int) -> None:
+    """Let the predictors learn the control transfer of the last block, which was to ``pc``. If it ``takes_time``, that
+    is the time that it would take before the next block."""
     block = longs[S_PREVIOUS]
     if block >= 0:
         terminator = np.int64(words[longs[P_BLOCKS] + block * BLOCK_COLUMNS + TERMINATOR])
         if terminator >= FIRST_TRANSFER and terminator <= LAST_TRANSFER:
-            resolve(longs, words, block, pc)
+            delay = resolve(longs, words, block, pc)
+            if takes_time and delay > 0:
+                elapse(longs, words, delay)
+                longs[STALL_CYCLES] += delay
+                longs[FRONTEND_STALL_CYCLES] += delay
+                longs[COUNTS + CYCLES] = longs[S_CYCLE]
         longs[S_PREVIOUS] = -1
 
 

@@ -24,6 +24,7 @@ from measure.built_in.machine import described
 from measure.console.progress import Status, WorkBar
 from measure.console.tables import print_table
 from measure.cycle_close import results
+from measure.cycle_close.far_off import about_unsampled, about_worst, is_far_off
 from measure.cycle_close.job import Job, bad_ending, check_length, failed_after, machine_for, program_file
 from measure.cycle_close.rate_labels import SHORT_LABELS
 from measure.cycle_close.rates import DEVIATIONS, Columns, about_blank, columns_of, deviations, event_totals, events_off
@@ -276,22 +277,27 @@ def summary_of(job: Job, settings: TracerSettings, traced: Traced, full: Traced 
         },
     }
     if full is not None:
-        compared = deviations(full.table, traced.table)
-        about["validation"] = {
-            "full_seconds": full.seconds,
-            "speedup": full.seconds / traced.seconds,
-            "metrics": {
-                row["metric"]: {
-                    name: None if np.isnan(value) else float(value) for name, value in row.items() if name != "metric"
-                }
-                for row in compared.to_dict("records")
-            },
-            "events": {
-                name: {"full": full_total, "estimated": total, "off_percent": 100 * (total / full_total - 1)}
-                for name, (full_total, total) in event_totals(full.columns, columns).items()
-            },
-        }
+        about["validation"] = _validation(traced, full)
     return about
+
+
+def _validation(traced: Traced, full: Traced) -> dict[str, Any]:
+    """What summary.json has of the deviation from the full simulation."""
+    compared = deviations(full.table, traced.table)
+    return {
+        "full_seconds": full.seconds,
+        "speedup": full.seconds / traced.seconds,
+        "metrics": {
+            row["metric"]: {
+                name: None if np.isnan(value) else float(value) for name, value in row.items() if name != "metric"
+            }
+            for row in compared.to_dict("records")
+        },
+        "events": {
+            name: {"full": full_total, "estimated": total, "off_percent": 100 * (total / full_total - 1)}
+            for name, (full_total, total) in event_totals(full.columns, traced.columns).items()
+        },
+    }
 
 
 def _write_trace(job: Job, settings: TracerSettings, directory: Path, traced: Traced, full: Traced | None) -> None:
@@ -327,6 +333,9 @@ def _print(
     crowded = about_crowded_signatures(traced.frequent_branches, settings.dimensions)
     if crowded:
         console.print(crowded, style="yellow")
+    unsampled = about_unsampled(traced.share(Category.UNSAMPLED))
+    if unsampled:
+        console.print(unsampled, style="yellow")
     if traced.sampled_again:
         _print_sampled_again(console, traced.sampled_again, settings, samples, bool(crowded))
     if full is not None:
@@ -334,8 +343,10 @@ def _print(
 
         _print_deviations(console, deviations(full.table, traced.table))
         console.print(f"Events: {events_off(event_totals(full.columns, traced.columns))}", style="dim")
-        took = {"full_seconds": full.seconds, "speedup": full.seconds / traced.seconds}
-        console.print(f"The full simulation took {trace_page.duration_text(took)}.")
+        validation = _validation(traced, full)
+        if is_far_off(validation):
+            console.print(about_worst(validation), style="yellow", markup=False)
+        console.print(f"The full simulation took {trace_page.duration_text(validation)}.")
     files = {"Page": "trace.html", "Trace": "trace.parquet"} | ({"Picture": "trace.png"} if picture else {})
     console.print("   ".join(f"{what}: {directory / name}" for what, name in files.items()), style="dim")
     if traced.interrupted:
@@ -393,7 +404,10 @@ def _print_sampled_again(
         )
     else:
         drawn = "Drawn from the whole run, " if samples else ""
-        bound = "They were not drawn by chance, and say little of the others: --validate simulates all."
+        bound = (
+            "They were not drawn by chance, and say little of the others, and nothing of other metrics: --validate "
+            "simulates all."
+        )
         if samples:
             beyond = f"{100 * share_beyond(len(off)):.0f}%"
             bound = f"So few leave open whether up to {beyond} of all intervals are further off."

@@ -57,6 +57,7 @@ class DetailedRun:
         machine.observe(self._simulating, [self._detail])
         machine.advance_to_instructions(begin)
         machine.drain()
+        core.follow(machine.hart.pc)
         before = core.snapshot()
         machine.advance_to_instructions(end)
         machine.drain()

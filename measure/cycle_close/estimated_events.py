@@ -2,6 +2,8 @@
 
 An estimate combines samples, and weights that follow the effect of waiting may be negative: each event is close to the
 truth, but not all of them are possible together, such as more misses than accesses in an interval with few of them.
+The same is true of what is estimated beside what is counted. So in each interval no event is below 0, and none happens
+more often than what it is a part of: all rates are from 0 to 1. What is exact stays.
 """
 
 from __future__ import annotations
@@ -29,7 +31,12 @@ _FIRST = (
     (Event.BRANCHES_TAKEN, Event.BRANCHES_CONDITIONAL),
     (Event.BRANCHES_MISPREDICTED, Event.BRANCHES_CONDITIONAL),
     (Event.L1I_MISSES, Event.L1I_ACCESSES),
+    (Event.ITLB_MISSES, Event.L1I_ACCESSES),
     (Event.L1D_MISSES, Event.L1D_ACCESSES),
+    (Event.L1D_LOAD_MISSES, Event.LOADS),
+    (Event.L1D_STORE_MISSES, Event.STORES),
+    (Event.L1D_WRITEBACKS, Event.L1D_MISSES),
+    (Event.DTLB_MISSES, Event.L1D_ACCESSES),
     (Event.STALL_CYCLES, Event.CYCLES),
     (Event.FRONTEND_STALL_CYCLES, Event.STALL_CYCLES),
 )
@@ -57,6 +64,9 @@ def completed(
     found = possible(with_mispredictions(with_static_events(estimate, static), mispredicted, config))
     known = counted[..., :N_EVENTS]
     found = np.where(np.isnan(known), found, known)
+    for misses in (Event.L1I_MISSES, Event.ITLB_MISSES):  # of estimated accesses there are at least as many
+        np.maximum(found[..., Event.L1I_ACCESSES], found[..., misses], out=found[..., Event.L1I_ACCESSES])
+    _limit(found, AT_MOST)
     issuing = found[..., Event.INSTRUCTIONS] / config.pipeline.issue_width
     found[..., Event.CYCLES] = np.maximum(found[..., Event.CYCLES], issuing + found[..., Event.STALL_CYCLES])
     return found
@@ -90,15 +100,23 @@ def with_mispredictions(
 def possible(events: NDArray[np.float64]) -> NDArray[np.float64]:
     """``events``, (..., N_EVENTS), with what can happen together: none below 0, `AT_MOST` and `SUMS`.
 
-    Cycles and static events stay. Of a sum the whole stays, and its parts share it in their proportion; accesses of
-    the L2 cache follow from the misses of the others.
+    Cycles and static events stay. Of a sum the whole stays, and its parts share it in their proportion, as far as they
+    can; accesses of the L2 cache follow from the misses of the others.
     """
     found = np.maximum(events, 0.0)
     _limit(found, _FIRST)
+    indirect = found[..., Event.RETURNS] + found[..., Event.INDIRECT_TRANSFERS]
+    direct = found[..., Event.BRANCHES] - found[..., Event.BRANCHES_CONDITIONAL] - indirect
+    for event, most in (
+        (Event.TARGETS_MISPREDICTED, indirect),
+        (Event.BTB_MISSES, np.maximum(direct, 0.0) + found[..., Event.BRANCHES_TAKEN]),
+    ):
+        found[..., event] = np.minimum(found[..., event], most)
     whole, one, other = (found[..., event] for event in SUMS[0])
     parts = one + other
     share = np.divide(one, parts, out=np.ones(parts.shape), where=parts > 0)
-    found[..., SUMS[0][1]], found[..., SUMS[0][2]] = share * whole, (1 - share) * whole
+    of_stores = np.minimum(np.maximum((1 - share) * whole, whole - found[..., Event.LOADS]), found[..., Event.STORES])
+    found[..., SUMS[0][1]], found[..., SUMS[0][2]] = whole - of_stores, of_stores
     _follow(np.maximum(events, 0.0), found)
     np.maximum(found, 0.0, out=found)
     _limit(found, _AFTER_SUMS)

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from emulator.engine.instrument.held_directions import HeldDirections
+from emulator.engine.instrument.held_directions import HeldDirections, StaticDirections
 from emulator.events import TraceSelection
 from emulator.execution.intervals import Written
 from emulator.kernels.jit import BoundKernel
@@ -120,7 +120,10 @@ def known_penalty_cycles(live: NDArray[np.int64], config: MachineConfig) -> int:
     return config.pipeline.mispredict_penalty_cycles if len(live) else 0
 
 
-def followed_alone(machine: Machine, config: MachineConfig) -> HeldDirections | None:
-    """Counters for a run that simulates nothing; None where `online_predictor` wants none."""
+def held_directions(machine: Machine, config: MachineConfig) -> HeldDirections | StaticDirections:
+    """What counts the mispredictions of ``machine`` while it runs fast: the counters of `online_predictor`, or the
+    directions alone for a predictor that learns nothing."""
     shape = online_predictor(config)
-    return None if shape is None else machine.hold_directions(*shape)
+    if shape is None:
+        return machine.hold_static_directions(config.branch_predictor.kind == "backward_taken")
+    return machine.hold_directions(*shape)

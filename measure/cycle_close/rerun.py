@@ -24,7 +24,7 @@ from measure.cycle_close.live_counts import (
     UNKNOWN,
     CountWatcher,
     Following,
-    followed_alone,
+    held_directions,
     live_counts,
     wait_cycles,
     waiting,
@@ -70,7 +70,7 @@ def profile(machine: Machine, core: InOrderCore, settings: TracerSettings) -> Pr
     not change, and find its phases."""
     table, maker = table_for(settings), signatures_for(settings)
     following = Following(machine, core) if settings.wait_step else None
-    directions = followed_alone(machine, core.config) if settings.warm_up == "lines" else None
+    directions = held_directions(machine, core.config) if settings.warm_up == "lines" else None
     watcher = CountWatcher(live_counts(following, UNKNOWN if directions is None else directions.mispredicted))
     inline = () if directions is None else (directions.call,)
     selection = profile_selection(following)

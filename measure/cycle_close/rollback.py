@@ -19,7 +19,7 @@ from emulator.machine import Machine
 from emulator.timing.inorder import InOrderCore
 from measure.cycle_close.classifier import Match
 from measure.cycle_close.detail import DetailedRun
-from measure.cycle_close.estimated_events import completed, with_static_events
+from measure.cycle_close.estimated_events import completed, possible, with_static_events
 from measure.cycle_close.live_counts import (
     CountWatcher,
     Following,
@@ -125,7 +125,7 @@ class RollBackTracer:
                     )
                 events = sample.events_each * (end - begin)
                 if category is Category.SIMULATED:
-                    events = with_static_events(events, static[place])
+                    events = possible(with_static_events(events, static[place]))
                 else:
                     events = completed(events, static[place], counted[place], self._core.config)
                 yield Interval(number + place, begin, end, match.phase, category, sample.number, match.distance, events)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from common.distinct import distinct
 from measure.built_in.machine import DESCRIBED
+from measure.cycle_close.far_off import about_unsampled, about_worst, is_far_off, worst_metric
 from measure.cycle_close.rate_labels import RATE_LABELS
 from measure.cycle_close.rates import DEVIATIONS, LEAST_PER_INSTRUCTION, Columns, about_blank
 from measure.cycle_close.signature import about_crowded_signatures, entries_for
@@ -95,11 +96,13 @@ def _headline(about: Mapping[str, Any]) -> str:
     found = about["validation"]["metrics"].get("cpi")
     if found is None or found["deviation_percent"] is None:
         return "The full simulation has no interval in common with the estimates."
-    return (
+    cpi_off = (
         f"CPI of an interval is {found['deviation_percent']:.1f}% off on average, at most "
         f"{found['largest_percent']:.0f}%, that of the whole run "
         f"{found['whole_run_percent']:.2f}%; full simulation took {duration_text(about['validation'])}."
     )
+    worst = about_worst(about["validation"])
+    return f"{worst} {cpi_off}" if is_far_off(about["validation"]) else f"{cpi_off} {worst}"
 
 
 def duration_text(validation: Mapping[str, Any]) -> str:
@@ -121,39 +124,49 @@ def _steps(about: Mapping[str, Any]) -> list[Step]:
     crowded = about_crowded_signatures(frequent, about["settings"]["dimensions"])
     if crowded:
         steps.append(Step(crowded, (_command(about, dimensions=entries_for(frequent)),)))
-    again = about["sampled_again"]["cpi_off_percent"]
+    unsampled = about_unsampled(about["share"]["unsampled"])
+    if unsampled:
+        steps.append(Step(unsampled, (_command(about, "--roll-back"),)))
     if validation is None:
         steps.append(
             Step(
                 "Simulate everything once, too, to see how far the estimates are off.", (_command(about, "--validate"),)
             )
         )
-    off = (validation["metrics"].get("cpi") or {}).get("deviation_percent") if validation else again
+    what, off = "cpi", about["sampled_again"]["cpi_off_percent"]
+    if validation:
+        what, off = worst_metric(validation["metrics"]) or ("cpi", None)
+    what = RATE_LABELS[what].partition(" [")[0]
     if off is not None and off > MUCH_OFF_PERCENT and about["settings"]["signature"] == "hashed":
         steps.append(
             Step(
-                f"Estimates of CPI are {off:.0f}% off in the mean: loops of unlike code may have the same entry "
+                f"Estimates of {what} are {off:.0f}% off in the mean: loops of unlike code may have the same entry "
                 "of a hashed signature. Let each have its own:",
                 (_command(about, signature=BY_DEFAULT.signature, dimensions=BY_DEFAULT.dimensions),),
             )
         )
-    elif off is not None and off > MUCH_OFF_PERCENT and not about["settings"]["roll_back"]:
+    elif off is not None and off > MUCH_OFF_PERCENT and not about["settings"]["roll_back"] and not unsampled:
         samples = about["samples_per_phase"]
         more, command = "leave no phase unsampled", _command(about, "--roll-back")
         if samples:  # two runs leave none
             more, command = "simulate more of each phase", _command({**about, "samples_per_phase": samples + 2})
         steps.append(
             Step(
-                f"Estimates of CPI are {off:.0f}% off in the mean. Try to {more}, or to distinguish more of them. That "
-                "does not help where intervals differ in neither code nor waiting:",
+                f"Estimates of {what} are {off:.0f}% off in the mean. Try to {more}, or to distinguish more of them. "
+                "That does not help where intervals differ in neither code nor waiting:",
                 (command, _command(about, threshold=about["settings"]["threshold"] / 2)),
             )
         )  # fmt: skip
+    of_relations = "Small deviations do not say that relations between metrics are those of a full simulation. That"
+    if validation is not None and is_far_off(validation):
+        of_relations = (
+            "Use nothing that is far off, by the tables below, and no relation with it. Whether other metrics keep "
+            "their relations"
+        )
     steps.append(
         Step(
-            "Small deviations do not say that relations between metrics are those of a full simulation. That is tested "
-            "by a campaign of your program with `configurations:`; a checkout has one to begin with, "
-            "configs/campaigns/sampling.yaml.",
+            f"{of_relations} is tested by a campaign of your program with `configurations:`; a checkout has one to "
+            "begin with, configs/campaigns/sampling.yaml.",
             ("measure check-sampling --help", "measure schema sampling-check"),
         )
     )

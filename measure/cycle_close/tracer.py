@@ -16,16 +16,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.quantities import SHORTEST_TRACED_INTERVAL
+from emulator.engine.instrument.held_directions import HeldDirections
 from emulator.events import BlockFacts, TraceSelection
 from emulator.execution.intervals import Intervals
 from emulator.machine import Machine
 from emulator.timing.inorder import InOrderCore
 from emulator.timing.machine_config import MachineConfig
-from emulator.timing.online_predictor import online_predictor
 from measure.arguments import check_flag, check_number, check_word
 from measure.cycle_close.classifier import Base, SignatureTable, Update, WhenFull
 from measure.cycle_close.estimated_events import completed
-from measure.cycle_close.live_counts import UNKNOWN, Following, known_penalty_cycles, live_counts, wait_cycles
+from measure.cycle_close.live_counts import (
+    UNKNOWN,
+    Following,
+    held_directions,
+    known_penalty_cycles,
+    live_counts,
+    wait_cycles,
+)
 from measure.cycle_close.online import OnlinePhases
 from measure.cycle_close.online_kernel import BUCKETS, Found
 from measure.cycle_close.predictors import predictor_named
@@ -255,6 +262,7 @@ class Tracer:
             self.machine.drain()
             tail = self._queue.tail(self.machine.facts)
             self.core.consume(self.machine.facts, tail)
+            self.core.follow(self.machine.hart.pc)
         if self._warms_lines and self._following is not None:
             self.core.adopt(self._following.contents())
             self._detail = self._kept
@@ -454,13 +462,11 @@ def keep_online(
 ) -> tuple[TraceSelection, NDArray[np.int64]]:
     """Let fast execution keep the branch predictor of ``core`` up to date if it learns; the core has to `follow` again
     after it has simulated. Returns ``selection`` with what that needs, and mispredictions of fast execution so far,
-    (1,), live, or `UNKNOWN`."""
-    predictor = online_predictor(core.config)
-    if predictor is None:
-        return selection, UNKNOWN
-    held = machine.hold_directions(*predictor)
-    core.predict_online(held)
-    core.follow()
+    (1,), live."""
+    held = held_directions(machine, core.config)
+    if isinstance(held, HeldDirections):
+        core.predict_online(held)
+        core.follow()
     return replace(selection, inline=(*selection.inline, held.call)), held.mispredicted
 
 

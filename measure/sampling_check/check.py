@@ -34,10 +34,7 @@ from measure.stats.correlation import spearman
 
 SIMULATED = "simulated_millionths"
 SUMMARY_FORMAT = "perturbation-check-2"
-ADVICE = (
-    "Do not reason about these metrics from such traces; simulate more: roll_back or samples leave nothing unsampled, "
-    "warm_up: lines and a lower threshold bring estimates closer."
-)
+ADVICE = "Do not reason about these metrics from such traces."
 
 
 class SamplingConfiguration(StrictModel):

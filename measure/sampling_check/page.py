@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -107,11 +107,8 @@ def next_steps(check: SamplingCheck, results: Sequence[SamplingResult]) -> str:
     """What to do about configurations that are not equivalent; empty if all are."""
     broken = [one for one in results if one.verdict in BROKEN]
     if broken:
-        return ADVICE + (
-            ""
-            if check.sweep
-            else " A `sweep:` of a setting in the file says from which value on traces are equivalent."
-        )
+        sweep = "A `sweep:` of a setting in the file says from which value on traces are equivalent."
+        return " ".join([ADVICE, *_remedies(results), *([] if check.sweep else [sweep])])
     if any(one.verdict == "inconclusive" for one in results):
         return f"More baselines and replicates than {check.baselines} and {check.replicates} may decide what is open."
     if any(one.verdict == "not assessable" for one in results):
@@ -119,6 +116,36 @@ def next_steps(check: SamplingCheck, results: Sequence[SamplingResult]) -> str:
             "Nothing could be seen in what is not assessable: choose metrics that take many values, or more intervals."
         )
     return ""
+
+
+# What may help, by what it does, and whether a configuration has it.
+_REMEDIES: tuple[tuple[str, str, Callable[[SamplingConfiguration], bool]], ...] = (
+    ("`roll_back` or `samples`", "leaves nothing unsampled", lambda one: one.roll_back or one.samples > 0),
+    ("`warm_up: lines`", "brings samples closer", lambda one: one.warm_up == "lines"),
+    ("`wait_step: 0.2`", "tells intervals apart that wait differently", lambda one: one.wait_step > 0),
+)
+
+
+def _remedies(results: Sequence[SamplingResult]) -> list[str]:
+    """Sentences on what to do where a configuration is broken, by the verdicts of all: which one to take, what none has
+    tried, and what has not helped."""
+    tried = [one for one in results if not one.configuration.everything]
+    broken = [one for one in tried if one.verdict in BROKEN]
+    good = [one.name for one in tried if one.verdict == "equivalent"]
+    sentences = [f"Take {' or '.join(good)}, which is equivalent to full simulation."] if good else []
+    new, in_vain = [], []
+    for name, effect, has in _REMEDIES:
+        having = [one for one in tried if has(one.configuration)]
+        if not having:
+            new.append(f"{name} {effect}")
+        elif all(one.verdict in BROKEN for one in having):
+            in_vain.append(f"{name} ({', '.join(f'{one.name} is {one.verdict}' for one in having)})")
+    least = min(one.configuration.threshold for one in broken)
+    new.append(f"a `threshold` below {least:g} takes more samples")
+    sentences.append(f"No configuration here tries what may bring estimates closer: {'; '.join(new)}.")
+    if in_vain:
+        sentences.append(f"Not enough by itself here: {'; '.join(in_vain)}.")
+    return sentences
 
 
 def print_check(console: Console, check: SamplingCheck, results: Sequence[SamplingResult]) -> None:

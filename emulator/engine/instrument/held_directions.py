@@ -3,6 +3,8 @@
 A predictor learns from every conditional branch, and a large one from millions of them: it cannot be trained in short.
 So an inline function moves the two-bit counter of each branch that fast execution comes by, by address, or by address
 and global history, and counts mispredictions. This costs some twelve operations a branch.
+
+A predictor that learns nothing is wrong where a branch goes against its encoding: only mispredictions are counted.
 """
 
 from __future__ import annotations
@@ -48,6 +50,29 @@ store i64 %after, ptr %total
 ret void
 }}}}"""
 assert HISTORY == 0
+# A branch goes backward, or to itself, where its offset is negative or 0: bit 31 of the instruction is the sign, and
+# bits 31:25 and 11:7 are the offset; of a compressed one bit 12, and bits 12:10 and 6:2.
+_BACKWARD = f"""%width = and i64 %f0, 3
+%long = icmp eq i64 %width, 3
+%sign = select i1 %long, i64 {1 << 31}, i64 {1 << 12}
+%offset = select i1 %long, i64 {0xFE000F80}, i64 {0x1C7C}
+%signed = and i64 %f0, %sign
+%distance = and i64 %f0, %offset
+%negative = icmp ne i64 %signed, 0
+%none = icmp eq i64 %distance, 0
+%predicted = or i1 %negative, %none"""
+_FORWARD = "%predicted = and i1 0, 0"
+_FIXED = f"""define internal void @NAME(ptr %st, ptr %mem, ptr %state, i64 %f0, i64 %f1) alwaysinline nounwind {{{{
+{{predicted}}
+%taken = icmp ne i64 %f1, 0
+%wrong = xor i1 %predicted, %taken
+%one = zext i1 %wrong to i64
+%total = getelementptr i8, ptr %state, i64 {MISPREDICTED}
+%before = load i64, ptr %total
+%after = add i64 %before, %one
+store i64 %after, ptr %total
+ret void
+}}}}"""
 
 
 class HeldDirections(HeldState):
@@ -58,7 +83,16 @@ class HeldDirections(HeldState):
     def __init__(self, hart: Hart, entries: int, history_bits: int) -> None:
         index = _WITH_HISTORY if history_bits else _WITHOUT_HISTORY
         index = index.format(entry_mask=entries - 1, history_mask=(1 << history_bits) - 1)
-        super().__init__(hart, _TEXT.format(index=index), "taken", [OpClass.BRANCH], entries)
+        super().__init__(hart, _TEXT.format(index=index), ("pc", "taken"), [OpClass.BRANCH], entries)
         self.history: NDArray[np.int64] = self._history
         self.counters = self._table
         self.counters[:] = 1  # weakly not taken, as in a core before the first branch
+
+
+class StaticDirections(HeldState):
+    """Counts the branches that a predictor that learns nothing mispredicts: it takes those backward for taken, or, with
+    ``backward_taken`` false, none."""
+
+    def __init__(self, hart: Hart, backward_taken: bool) -> None:
+        text = _FIXED.format(predicted=_BACKWARD if backward_taken else _FORWARD)
+        super().__init__(hart, text, ("word", "taken"), [OpClass.BRANCH], 0)

@@ -20,20 +20,21 @@ HISTORY, MISPREDICTED = 0, 8  # where these words are
 
 
 class HeldState:
-    """A state with a table of ``table_bytes`` for the function with the LLVM IR ``text``, which gets the pc and
-    ``outcome`` of the transfers of some ``kinds``. Raises `EmulatorError` if a hart has no room for it.
+    """A state with a table of ``table_bytes`` for the function with the LLVM IR ``text``, which gets two ``fields`` of
+    the transfers of some ``kinds``, the second known after these. Raises `EmulatorError` if a hart has no room for it.
 
     ``mispredicted``: (1,) int64, mispredictions since it was set to 0; ``call``: what a selection needs in ``inline``.
     """
 
-    def __init__(self, hart: Hart, text: str, outcome: str, kinds: Sequence[OpClass], table_bytes: int) -> None:
+    def __init__(
+        self, hart: Hart, text: str, fields: tuple[str, str], kinds: Sequence[OpClass], table_bytes: int
+    ) -> None:
         place = hart.reserve(TABLE + table_bytes)
         state = hart.everything[place.offset : place.offset + place.size]
         self._history: NDArray[np.int64] = state[HISTORY:MISPREDICTED].view(np.int64)
         self.mispredicted: NDArray[np.int64] = state[MISPREDICTED : MISPREDICTED + 8].view(np.int64)
         self._table = state[TABLE : TABLE + table_bytes]
-        fields = "pc", outcome
-        name = f"{outcome}_{hashlib.sha256(text.encode()).hexdigest()[:24]}"
+        name = f"{fields[1]}_{hashlib.sha256(text.encode()).hexdigest()[:24]}"
         FUNCTIONS.setdefault(name, InlineFunction(name, text.replace("NAME", name), len(fields), uses_floats=False))
         self.call = InlineCall(
             place=-1, fields=fields, kinds=tuple(int(kind) for kind in kinds), mnemonics=(), ranges=(), function=name,

@@ -36,4 +36,4 @@ class HeldTargets(HeldState):
 
     def __init__(self, hart: Hart, entries: int) -> None:
         kinds = OpClass.INDIRECT_JUMP, OpClass.INDIRECT_CALL
-        super().__init__(hart, _TEXT.format(entry_mask=entries - 1), "target", kinds, 8 * entries)
+        super().__init__(hart, _TEXT.format(entry_mask=entries - 1), ("pc", "target"), kinds, 8 * entries)

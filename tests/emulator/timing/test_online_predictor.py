@@ -13,6 +13,7 @@ from emulator.machine import Machine
 from emulator.timing import layout
 from emulator.timing.inorder import InOrderCore
 from emulator.timing.machine_config import MachineConfig
+from emulator.timing.machine_events import Event
 from emulator.timing.machine_file import load_machine
 from emulator.timing.online_predictor import online_predictor
 from instrumenter.building.program_build import build_program
@@ -189,3 +190,19 @@ def test_what_was_learnt_is_gone_back_to(program: Path) -> None:
 )
 def test_predictors_that_learn_are_kept_up_to_date(config: MachineConfig, shape: tuple[int, int] | None) -> None:
     assert online_predictor(config) == shape
+
+
+@pytest.mark.parametrize("tier", TIERS)
+@pytest.mark.parametrize("kind", ["backward_taken", "not_taken"])
+def test_a_static_predictor_mispredicts_what_it_does_in_full_simulation(program: Path, kind: str, tier: str) -> None:
+    core = InOrderCore(machine(kind=kind), 1)
+    with Machine(program, ["2"], consumers=[core], engine="oracle") as full:
+        full.advance_to_instructions(300_000)
+        full.drain()
+        core.follow(full.hart.pc)
+    with Machine(program, ["2"], **TIERS[tier]) as fast:
+        held = fast.hold_static_directions(kind == "backward_taken")
+        fast.observe(TraceSelection(inline=(held.call,), exact_stop=True))
+        for stop in (100_000, 150_001, 300_000):
+            fast.advance_to_instructions(stop)
+    assert int(held.mispredicted[0]) == core.counters[Event.BRANCHES_MISPREDICTED] > 1000

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from emulator.events import FULL_RECORD, BlockFacts, OpClass
 from emulator.probes import BlockCounter
@@ -21,6 +23,9 @@ from tests.emulator.timing.timing_programs import (
     Execution,
     instruction,
     machine,
+    machines,
+    programs,
+    records,
     stream_of,
 )
 
@@ -68,6 +73,26 @@ def test_shipped_machines_equal_the_twin_on_a_longer_run(name: str) -> None:
     for block, addresses in executions:
         naive.execute(block, addresses)
     assert events_of(core) == expected_events(naive, executions)
+
+
+@settings(max_examples=100, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_a_transfer_is_counted_with_its_block_where_the_next_one_is_known(data: st.DataObject) -> None:
+    """Misprediction and penalty of an interval's last branch were the next interval's."""
+    config, facts = data.draw(machines()), data.draw(programs())
+    executions = data.draw(records(facts))
+    at_once, step_by_step, without = InOrderCore(config), InOrderCore(config), InOrderCore(config)
+    at_once.consume(facts, stream_of(executions))
+    events = Event.BRANCHES_CONDITIONAL, Event.BRANCHES_TAKEN, Event.BRANCHES_MISPREDICTED
+    for place, one in enumerate(executions):
+        before = step_by_step.snapshot()
+        step_by_step.consume(facts, stream_of([one]))
+        without.consume(facts, stream_of([one]))
+        if place + 1 < len(executions):
+            step_by_step.follow(int(facts.blocks["pc"][executions[place + 1][0]]))
+        conditional, taken, mispredicted = (step_by_step.snapshot() - before)[[*events]].tolist()
+        assert max(taken, mispredicted) <= conditional
+    assert step_by_step.snapshot().tolist() == at_once.snapshot().tolist() == without.snapshot().tolist()
 
 
 def test_blocks_that_are_found_while_the_program_runs() -> None:

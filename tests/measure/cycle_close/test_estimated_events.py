@@ -21,7 +21,11 @@ def assert_possible(events: np.ndarray) -> None:
     """``events``: (N_EVENTS,)."""
     assert events.min() >= 0
     for part, whole in AT_MOST:
-        assert events[part] <= events[whole] * (1 + 1e-12) + 1e-9, (part.name, whole.name)
+        assert events[part] <= events[whole], (part.name, whole.name)
+    indirect = events[Event.RETURNS] + events[Event.INDIRECT_TRANSFERS]
+    direct = events[Event.BRANCHES] - events[Event.BRANCHES_CONDITIONAL] - indirect
+    assert events[Event.TARGETS_MISPREDICTED] <= indirect
+    assert events[Event.BTB_MISSES] <= direct + events[Event.BRANCHES_TAKEN]
     for whole, one, other in SUMS:
         if whole is Event.L1D_MISSES or events[whole]:
             total = events[one] + events[other]
@@ -44,8 +48,13 @@ def simulated(rng: np.random.Generator) -> np.ndarray:
     """Events of an interval that can happen together, with few accesses of some kinds."""
     events = rng.integers(0, 1000, N_EVENTS) * rng.choice([0.01, 1, 1], N_EVENTS)
     events[Event.CYCLES] += 1500
+    events[FIRST_STATIC:FIRST_DYNAMIC] = events[FIRST_STATIC:FIRST_DYNAMIC].round()
+    events[Event.BRANCHES] += events[[Event.BRANCHES_CONDITIONAL, Event.RETURNS, Event.INDIRECT_TRANSFERS]].sum()
+    events[Event.L1D_ACCESSES] = events[[Event.LOADS, Event.STORES]].sum() - rng.integers(0, 2)
+    events[Event.L1D_ACCESSES] = max(events[Event.L1D_ACCESSES], events[Event.LOADS], events[Event.STORES])
+    events[Event.L1D_LOAD_MISSES] = min(events[Event.L1D_LOAD_MISSES], events[Event.LOADS])
+    events[Event.L1D_STORE_MISSES] = min(events[Event.L1D_STORE_MISSES], events[Event.STORES])
     events[Event.L1D_MISSES] = events[Event.L1D_LOAD_MISSES] + events[Event.L1D_STORE_MISSES]
-    events[Event.L1D_ACCESSES] += events[Event.L1D_MISSES]
     return possible(events)
 
 
@@ -76,6 +85,22 @@ def test_an_estimate_is_possible_whatever_the_weights(seed: int, some_known: boo
         assert found[Event.CYCLES] == max(estimate[Event.CYCLES], needed)
 
 
+@given(st.integers(0, 1 << 30))
+def test_an_estimate_beside_counts_is_possible(seed: int) -> None:
+    """Misses of L1I were counted and its accesses estimated: a trace had hit rates down to -4436."""
+    rng = np.random.default_rng(seed)
+    weights = np.array([2.0, -1.0]) if rng.integers(2) else np.array([0.5, 0.5])
+    truth = simulated(rng)
+    counted = np.full(COUNTED, np.nan)
+    counted[FIRST_CACHE_EVENT : LAST_CACHE_EVENT + 1] = truth[FIRST_CACHE_EVENT : LAST_CACHE_EVENT + 1]
+    counted[Event.BRANCHES_MISPREDICTED] = truth[Event.BRANCHES_MISPREDICTED]
+    static = truth[FIRST_STATIC:FIRST_DYNAMIC].astype(np.int64)
+    found = completed(weights @ [simulated(rng), simulated(rng)], static, counted, CONFIG)
+    assert_possible(found)
+    known = ~np.isnan(counted[:N_EVENTS])
+    assert found[known].tolist() == counted[:N_EVENTS][known].tolist()
+
+
 def test_what_is_possible_stays_and_the_whole_of_a_sum_stays() -> None:
     rng = np.random.default_rng(1)
     for _ in range(50):
@@ -92,7 +117,7 @@ def test_what_is_counted_is_not_estimated() -> None:
     estimate, truth = simulated(rng), simulated(rng)
     counted = np.full(COUNTED, np.nan)
     counted[FIRST_CACHE_EVENT : LAST_CACHE_EVENT + 1] = truth[FIRST_CACHE_EVENT : LAST_CACHE_EVENT + 1]
-    static = estimate[FIRST_STATIC:FIRST_DYNAMIC].round().astype(np.int64)
+    static = truth[FIRST_STATIC:FIRST_DYNAMIC].astype(np.int64)
     found = completed(estimate, static, counted, CONFIG)
     assert (
         found[FIRST_CACHE_EVENT : LAST_CACHE_EVENT + 1].tolist()

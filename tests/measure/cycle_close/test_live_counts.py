@@ -77,6 +77,18 @@ def of(intervals: list[Interval], event: Event) -> np.ndarray:
     return np.array([interval.events[event] for interval in intervals])
 
 
+@pytest.mark.parametrize("kind", ["backward_taken", "not_taken"])
+@pytest.mark.parametrize("way", ["predicting", "rolling back", "two runs"])
+def test_mispredictions_of_a_static_predictor_are_counted_too(program: Path, way: str, kind: str) -> None:
+    """They were estimated: on one machine a trace had 74% too few."""
+    config = DEEP.model_copy(update={"branch_predictor": DEEP.branch_predictor.model_copy(update={"kind": kind})})
+    found, full = traced(program, way, config), traced(program, "full", config)
+    actual, known = of(full, Event.BRANCHES_MISPREDICTED), of(found, Event.BRANCHES_MISPREDICTED)
+    assert actual.max() > 100
+    assert np.abs(known - actual).max() < 1e-6
+    assert np.mean([interval.category is not Category.SIMULATED for interval in found]) > 0.7
+
+
 @pytest.mark.parametrize("way", ["predicting", "rolling back", "two runs"])
 def test_every_interval_has_its_own_mispredictions_and_their_cycles(
     program: Path, full: list[Interval], way: str
@@ -85,8 +97,7 @@ def test_every_interval_has_its_own_mispredictions_and_their_cycles(
     assert [interval.end_instructions for interval in found] == [interval.end_instructions for interval in full]
     actual, known = of(full, Event.BRANCHES_MISPREDICTED), of(found, Event.BRANCHES_MISPREDICTED)
     assert actual.max() > 5 * np.median(actual) + 100
-    # Full simulation counts the branch that ends an interval in the next one.
-    assert np.abs(known - actual).max() < 1.5
+    assert np.abs(known - actual).max() < 1e-6
     estimated = np.array([interval.category is not Category.SIMULATED for interval in found])
     assert estimated.mean() > 0.7
     deviation = np.abs(of(found, Event.CYCLES) / of(full, Event.CYCLES) - 1)

@@ -66,12 +66,16 @@ def test_phases_of_a_program_are_found_and_estimated(program: Path) -> None:
 
 
 def test_the_full_trace_is_the_full_simulation(program: Path) -> None:
-    total = sum(one.events for one in trace(program, replace(SHORT, everything=True)))
+    intervals = trace(program, replace(SHORT, everything=True))
+    total = sum(one.events for one in intervals)
     core = InOrderCore(MACHINE, 1)
     with Machine(program, consumers=[core], background=False) as machine:
         machine.run()
         machine.drain()
     assert np.array_equal(np.rint(total).astype(np.int64), core.snapshot())
+    for one in intervals:  # each has the outcome of its last branch, too
+        assert one.events[Event.BRANCHES_TAKEN] <= one.events[Event.BRANCHES_CONDITIONAL]
+        assert one.events[Event.BRANCHES_MISPREDICTED] <= one.events[Event.BRANCHES_CONDITIONAL]
 
 
 THREADS = """

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from measure.cli import main
 from measure.cycle_close.command import share_beyond
+from measure.cycle_close.far_off import about_worst, is_far_off
 from measure.cycle_close.rates import deviations
 from measure.cycle_close.trace_page import _command
 from measure.cycle_close.tracer import BY_DEFAULT
@@ -49,3 +50,43 @@ def test_deviations_tell_the_worst_intervals() -> None:
     assert found["largest_percent"] == pytest.approx(50.0)
     assert 0 < found["percentile_99_percent"] < 25
     assert found["deviation_percent"] == pytest.approx(75 / 200)
+
+
+def validation(**of: Any) -> dict[str, Any]:
+    """What summary.json has of a trace whose CPI and events are right; ``of``: other metrics and events."""
+    right = {
+        "deviation_percent": 0.9, "whole_run_percent": 0.1, "absolute": 0.3, "accesses_per_1000_instructions": None,
+    }  # fmt: skip
+    events = {"instructions": {"full": 1e9, "off_percent": 0.0}, "loads": {"full": 1e8, "off_percent": 0.0}}
+    metrics = {"cpi": right, **{name: {**right, **one} for name, one in of.items() if "full" not in one}}
+    return {"metrics": metrics, "events": events | {name: one for name, one in of.items() if "full" in one}}
+
+
+def test_the_worst_metric_and_event_are_named_where_their_size_matters() -> None:
+    """A run with energy 17% off and twice the writes was said to be 0.9% off."""
+    found = validation(
+        energy_nj_per_instruction={"deviation_percent": 17.2, "whole_run_percent": 16.9},
+        memory_writes={"full": 2e6, "off_percent": 108.0},
+    )
+    assert is_far_off(found)
+    assert about_worst(found) == (
+        "Far off: energy [nJ/instruction], an interval 17% on average, the whole run 17%; memory_writes, +108% in the "
+        "whole run."
+    )
+
+
+@pytest.mark.parametrize(
+    "rare",
+    [
+        {"l1i_hit_rate": {"deviation_percent": 5700.0, "accesses_per_1000_instructions": 0.1}},
+        {"l1i_hit_rate": {"deviation_percent": 52.0, "absolute": 0.003, "accesses_per_1000_instructions": 111.0}},
+        {"l1i_hit_rate": {"deviation_percent": None, "whole_run_percent": 18.0}},
+        {"btb_misses": {"full": 90.0, "off_percent": -100.0}},
+    ],
+)
+def test_what_is_rare_is_not_far_off(rare: dict[str, Any]) -> None:
+    found = validation(**rare)
+    assert not is_far_off(found)
+    assert about_worst(found).startswith(
+        "Furthest off of the metrics: CPI [cycles/instruction], an interval 0.9% on average"
+    )

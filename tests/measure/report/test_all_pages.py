@@ -138,6 +138,29 @@ def test_the_command_to_validate_is_the_one_that_made_the_trace() -> None:
     )
     assert f"<code>{escape(expected)}</code>" in page
     assert "Estimates of CPI are 30% off in the mean" in page  # by the intervals that were sampled again
+    assert "of the intervals are unsampled" not in page
+    assert "Small deviations do not say" in page
+
+
+def test_the_top_of_a_trace_names_what_is_furthest_off() -> None:
+    page = cycle_close()
+    told = page[page.index("<h2>What to do</h2>") : page.index("</section>")]
+    assert (
+        "<b>Far off: memory_writes, -60% in the whole run. Furthest off of the metrics: CPI [cycles/instruction], an "
+        "interval 2.0% on average, the whole run 2.0%. CPI of an interval is 2.0% off on average"
+    ) in told
+    assert "Use nothing that is far off" in told
+    assert "Small deviations" not in told
+
+
+def test_a_trace_with_many_unsampled_intervals_says_first_how_to_sample_them() -> None:
+    about = {**CYCLE_CLOSE, "share": {"simulated": 0.3, "matched": 0.4, "unsampled": 0.3}}
+    page = trace_page.render_page(about, cycle_close_columns(), None)
+    told = page[page.index("<ol") : page.index("</li>")]
+    assert "30.0% of the intervals are unsampled" in told
+    assert "measure cycleclose --machine m.yaml" in told
+    assert "--roll-back" in told
+    assert "Try to leave no phase unsampled" not in page
 
 
 def test_an_unfinished_partition_says_how_to_go_on_and_what_was_not_confirmed() -> None:

@@ -91,7 +91,7 @@ def test_a_check_tells_good_sampling_from_bad(folder: Path) -> None:
     for one in (everything, loose):
         assert one["inner"]["comparisons"] == one["outer"]["comparisons"] == 4  # they share alpha
     told = " ".join([*loose["inner"]["findings"], *loose["outer"]["findings"]])
-    assert "simulate more: roll_back or samples" in told  # advice about sampling, not about software metrics
+    assert ADVICE in told  # advice about sampling, not about software metrics
     page = (folder / "out" / "report.html").read_text()
     assert problems(page) == []
     assert "software metric" not in (page + told + result.output)
@@ -247,8 +247,9 @@ def test_the_table_fits_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
     )
     one: Any = SimpleNamespace(
-        name="two runs, long", verdict="not assessable", simulated=0.0312, speedup=13.2, inner=found, outer=found
-    )
+        name="two runs, long", verdict="not assessable", simulated=0.0312, speedup=13.2, inner=found, outer=found,
+        configuration=SamplingConfiguration.model_validate({}),
+    )  # fmt: skip
     console = Console(file=StringIO(), width=80)
     check_: Any = SimpleNamespace(name="sampling", baselines=20, replicates=5, delta=0.2, sweep={})
     print_check(console, check_, [one])
@@ -270,6 +271,28 @@ def test_the_table_fits_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     one.verdict = found.verdict = "equivalent"
     assert next_steps(check_, [one]) == ""
     assert [text for _, _, text in told([one], 1)] == ["one.", "one."]
+
+
+def test_what_to_do_follows_from_the_verdicts() -> None:
+    """It was said to go back where only going back was perturbed."""
+
+    def result(name: str, verdict: str, **settings: Any) -> Any:
+        configuration = SamplingConfiguration.model_validate(settings)
+        return SimpleNamespace(name=name, verdict=verdict, configuration=configuration)
+
+    check_: Any = SimpleNamespace(sweep={"threshold": [0.1]})
+    control = result("control", "equivalent", everything=True)
+    lines = result("lines", "changed", warm_up="lines", wait_step=0.2)
+    back = result("back", "perturbed", roll_back=True, wait_step=0.2, threshold=0.125)
+    assert next_steps(check_, [control, lines, back]) == (
+        f"{ADVICE} No configuration here tries what may bring estimates closer: a `threshold` below 0.125 takes more "
+        "samples. Not enough by itself here: `roll_back` or `samples` (back is perturbed); `warm_up: lines` (lines is "
+        "changed); `wait_step: 0.2` (lines is changed, back is perturbed)."
+    )
+    told_ = next_steps(check_, [control, result("paper", "perturbed"), result("twice", "equivalent", samples=1)])
+    assert told_.startswith(f"{ADVICE} Take twice, which is equivalent to full simulation. No configuration here tries")
+    assert "`warm_up: lines` brings samples closer" in told_
+    assert "roll_back" not in told_
 
 
 def test_what_could_not_be_seen_stands_beside_the_verdict() -> None:
