@@ -109,6 +109,7 @@ def full(job: Job, machines: list[Machine]) -> tuple[NDArray[np.int64], dict[Mac
                 if len(ran):
                     ends.append(int(ran.ends[0]))
                     for machine, core in cores.items():
+                        core.follow(guest.hart.pc)
                         counters[machine].append(core.snapshot())
             guest.save_translations()
     KEPT.mkdir(parents=True, exist_ok=True)

@@ -64,6 +64,8 @@ def completed(
     found = possible(with_mispredictions(with_static_events(estimate, static), mispredicted, config))
     known = counted[..., :N_EVENTS]
     found = np.where(np.isnan(known), found, known)
+    if config.l1d.write_policy == "write_through" and config.l2 is None:
+        found[..., Event.MEMORY_WRITES] = found[..., Event.STORES]
     for misses in (Event.L1I_MISSES, Event.ITLB_MISSES):  # of estimated accesses there are at least as many
         np.maximum(found[..., Event.L1I_ACCESSES], found[..., misses], out=found[..., Event.L1I_ACCESSES])
     _limit(found, AT_MOST)
