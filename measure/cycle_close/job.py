@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from common.quantities import SHORTEST_TRACED_INTERVAL
 from emulator.guest_options import Guest, about_hidden_files, own_guest_path
 from measure.arguments import check_number
 from measure.errors import CampaignError, RunError
@@ -151,6 +152,16 @@ def check_length(job: Job, interval_instructions: int, executed: int, problem: s
         more = "" if job.stdin is not None else " by its arguments, or by input with --stdin FILE, before PROGRAM"
         raise CampaignError(
             f"--interval: got intervals of {interval_instructions:,} instructions, but {job.program} executes "
-            f"{executed:,} in all: expected a shorter interval, {max(1000, executed // 100):,} for about a hundred of "
-            f"them, or more work for the program{f'; {hidden}, before PROGRAM' if hidden else more}"
+            f"{executed:,} in all: {_shorter_interval(executed)} more work for the program"
+            f"{f'; {hidden}, before PROGRAM' if hidden else more}"
         )
+
+
+def _shorter_interval(executed: int) -> str:
+    """What is expected of intervals for a program of ``executed`` instructions, before "more work": a length of which
+    there are about a hundred, if an interval may be as short as the program."""
+    least = SHORTEST_TRACED_INTERVAL
+    if executed < least:
+        return f"an interval has {least:,} at least, so expected"
+    length = max(least, executed // 100)
+    return f"expected a shorter interval, {length:,} for about {executed // length:,} of them, or"
