@@ -95,7 +95,8 @@ class Program(StrictModel):
         0,
         ge=0,
         le=255,
-        description="Exit status with which the program ends when all is well; any other fails. Default: 0",
+        description="Exit status with which the program ends when all is well, 128 + N where signal N ends it (with "
+        "sampling mode ideal); any other fails. Default: 0",
     )
     files: dict[str, Path] = Field(
         default_factory=dict,

@@ -158,6 +158,18 @@ def test_a_good_end_may_be_another_status_than_0(source: Path, tmp_path: Path) -
     assert json.loads((tmp_path / "summary.json").read_text())["complete"] is False
 
 
+def test_a_good_end_may_be_a_signal(tmp_path: Path) -> None:
+    (tmp_path / "ends.c").write_text(PROGRAM.replace("exit(atoi", "abort(), (void)(atoi"))
+    for kind in ("cycleclose", "phases"):
+        options = ("--interval", "20k", "--out", str(tmp_path / kind), "--exit-status")
+        result = CliRunner().invoke(main, [kind, *options, "134", str(tmp_path / "ends.c"), "3"])
+        assert result.exit_code == 0, result.output
+        assert "ended badly" not in result.output
+        result = CliRunner().invoke(main, [kind, *options, "139", str(tmp_path / "ends.c"), "3"])
+        assert result.exit_code == 1
+        assert "ended by signal 6 (SIGABRT), expected 139 (signal 11)\n" in result.output
+
+
 def test_a_bad_end_keeps_the_trace_and_says_so(source: Path, tmp_path: Path) -> None:
     result = cycleclose("--machine", STRONGARM, "--interval", "20k", "--out", tmp_path, source, "3")
     assert result.exit_code == 1
