@@ -287,7 +287,7 @@ def summary_of(job: Job, settings: TracerSettings, traced: Traced, full: Traced 
                 for row in compared.to_dict("records")
             },
             "events": {
-                name: {"full": full_total, "estimated": total, "off_percent": 100 * (total / full_total - 1)}
+                name: {"full": round(full_total), "estimated": total, "off_percent": 100 * (total / full_total - 1)}
                 for name, (full_total, total) in event_totals(full.columns, columns).items()
             },
         }

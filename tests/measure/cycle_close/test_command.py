@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from common.quantities import parse_count
+from emulator.timing.machine_events import Event
 from measure.built_in.machine import built_in_machine
 from measure.cli import main
 from measure.console import progress
@@ -105,6 +106,9 @@ def test_a_trace_is_written_and_validated(source: Path, tmp_path: Path, extra: l
     for name in ("stores", "l1d_misses"):
         assert events[name]["estimated"] == pytest.approx(known[name].sum())
         assert events[name]["off_percent"] == pytest.approx(100 * (known[name].sum() / events[name]["full"] - 1))
+    assert all(isinstance(one["full"], int) for one in events.values())
+    counts = table.loc[table["category"] == "simulated", [event.name.lower() for event in Event]]
+    assert (counts == counts.round()).to_numpy().all()
     assert events["cycles"]["full"] == pytest.approx(known["actual_cycles"].sum())
     assert (about["share"]["unsampled"] == 0) == bool({"--twice", "--roll-back"} & set(extra))
     assert (tmp_path / "trace.png").read_bytes()[:4] == b"\x89PNG"
