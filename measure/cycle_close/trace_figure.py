@@ -24,7 +24,7 @@ _LABELS = {
 # Matplotlib can find the margins by itself, but that takes as long as the rest of the picture.
 _WIDTH, _ROW, _PHASES = 9.5, 1.3, 1.15
 _LEFT, _RIGHT, _TOP, _BOTTOM, _GAP = 2.3, 0.15, 0.45, 0.85, 0.14
-_COLOURS = {"simulated": VARIANTS[1], "matched": VARIANTS[0], "unsampled": "#9aa5b1"}
+_COLOURS = {"simulated": VARIANTS[1], "matched": VARIANTS[0], "unsampled": VARIANTS[3]}
 
 
 def trace_figure(estimated: pd.DataFrame, actual: pd.DataFrame | None, name: str) -> Any:

@@ -25,7 +25,7 @@ from measure.report.elements import Step, bullets, data_link, paragraph, section
 from measure.report.page import csv_uri, plain_page
 from measure.report.traces import Line, Row, Strip, Style, TraceFigure, scripts
 
-CATEGORIES: tuple[tuple[str, Style], ...] = (("matched", "fourth"), ("unsampled", "before"), ("simulated", "after"))
+CATEGORIES: tuple[tuple[str, Style], ...] = (("matched", "fourth"), ("unsampled", "fifth"), ("simulated", "after"))
 """Drawn in this order, so that the few intervals that were simulated are on top."""
 MOST_PHASES = 20
 MUCH_OFF_PERCENT = 10.0
