@@ -21,7 +21,7 @@ from common.elf_files import is_elf
 Keys = tuple[str | int, ...]
 Model = TypeVar("Model", bound=BaseModel)
 
-_AT_KEYS = "at_keys"
+_AT_KEYS, _AMONG_KEYS = "at_keys", "among_keys"
 _TRUTH_VALUE = "tag:yaml.org,2002:bool"
 _MAX_VALUES = 100_000  # of a document with its aliases expanded: nested ones grow exponentially
 _EXPECTED = {
@@ -45,6 +45,13 @@ _NUMBERS = {int: "a valid integer", float: "a valid number"}
 def problem_at(message: str, *keys: str | int) -> PydanticCustomError:
     """An exception for a model's validator to raise: ``message`` about the value under ``keys``, below the model."""
     return PydanticCustomError(_AT_KEYS, "{message}", {"message": message, "keys": keys})
+
+
+def problem_among(message: str, *names: str) -> PydanticCustomError:
+    """An exception for a model's validator to raise: ``message`` says that the values under ``names`` do not go
+    together, each a key below the model or keys with dots between them. It is told where the last of them was set, of
+    those of one file the first of ``names``."""
+    return PydanticCustomError(_AMONG_KEYS, "{message}", {"message": message, "names": names})
 
 
 class Place(NamedTuple):
@@ -221,6 +228,10 @@ class YamlDocument:
             message = str(details["ctx"]["error"])
         elif kind == _AT_KEYS:
             message = details["msg"]
+        elif kind == _AMONG_KEYS:
+            places = [self.place(*keys, *name.split(".")) for name in details["ctx"]["names"]]
+            where = max(places, key=lambda place: place.rank, default=self.place(*keys))
+            return where, _about(keys, details["msg"]), expected
         elif kind == "too_short":
             sizes = details["ctx"]
             message = f"got {sizes['actual_length'] or 'none'}, expected at least {sizes['min_length']}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,13 @@ class Guest:
     mapped: dict[str, Path] = field(default_factory=dict)
     writable: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
+
+
+NOT_MAPPED = (
+    "is in no mapped directory. Files that the guest writes elsewhere are its own and are lost, and a file that is "
+    "mapped alone is read-only: map its directory"
+)
+"""What is wrong with a path of `not_mapped`."""
 
 
 def guest_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -42,12 +49,27 @@ def guest_options(command: Callable[..., Any]) -> Callable[..., Any]:
         **others: Any,
     ) -> Any:  # fmt: skip
         mapped = dict(_mapping(value) for value in maps)
-        for path in writable:
-            _check_writable(path, root, mapped)
+        if missing := not_mapped(writable, root, mapped):
+            raise click.BadParameter(
+                f"{missing} {NOT_MAPPED}, such as --map /data=DIRECTORY --writable /data", param_hint="--writable"
+            )
         environment = dict(map(_variable, env))
         return command(*args, guest=Guest(root, mapped, writable, environment), **others)
 
     return with_guest
+
+
+def not_mapped(writable: Sequence[str], root: Path | None, mapped: Mapping[str, Path]) -> str | None:
+    """The first of the guest paths ``writable`` at which the guest sees no directory of the host; None if there is
+    none. Relative paths are left to `VirtualFiles`, which refuses them."""
+    directories = [os.path.normpath(guest) for guest, host in mapped.items() if host.is_dir()]
+    for path in writable:
+        own = os.path.normpath(path)
+        if not path.startswith("/") or any(os.path.commonpath([one, own]) in (one, own) for one in directories):
+            continue
+        if root is None or own in map(os.path.normpath, mapped):
+            return path
+    return None
 
 
 def tell_misplaced_options(program: Path | str, arguments: Sequence[str]) -> None:
@@ -99,23 +121,6 @@ def _variable(value: str) -> tuple[str, str]:
     if not name or not separator:
         raise click.BadParameter(f"got {value!r}, expected NAME=VALUE: {name or 'NAME'}=", param_hint="--env")
     return name, text
-
-
-def _check_writable(path: str, root: Path | None, mapped: dict[str, Path]) -> None:
-    """Raise `click.BadParameter` for a value of --writable at which the guest sees no directory of the host."""
-    if not path.startswith("/"):
-        return  # which `VirtualFiles` refuses
-    own = os.path.normpath(path)
-    for guest, host in mapped.items():
-        shown = os.path.normpath(guest)
-        if host.is_dir() and os.path.commonpath([shown, own]) in (shown, own):
-            return
-    if root is None or own in map(os.path.normpath, mapped):
-        raise click.BadParameter(
-            f"{path} is in no mapped directory. Files that the guest writes elsewhere are its own and are lost, and a "
-            "file that is mapped alone is read-only: map its directory, such as --map /data=DIRECTORY --writable /data",
-            param_hint="--writable",
-        )
 
 
 def _mapping(value: str) -> tuple[str, Path]:

@@ -87,6 +87,21 @@ def list_of(name: str, value: Any, what: str, kind: type = str) -> tuple[Any, ..
     return items
 
 
+def mapping_of(name: str, value: Any, what: str, kind: type | tuple[type, ...], expected: str) -> dict[str, Any]:
+    """The argument ``name`` as a dictionary of texts to values of a ``kind``; ``what``: a mapping of what to what;
+    ``expected``: the words for one value. None is an empty one. Raises `ArgumentError` for anything else."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise not_expected(name, value, f"a mapping of {what}")
+    for key, item in value.items():
+        if not isinstance(key, str):
+            raise not_expected(name, key, f"a str as each key: a mapping of {what}")
+        if not isinstance(item, kind):
+            raise not_expected(f"{name}[{key!r}]", item, expected)
+    return dict(value)
+
+
 def not_expected(name: str, value: Any, expected: str) -> ArgumentError:
     """The error for an argument ``name`` of a wrong type; the value is shown if it is short."""
     shown = repr(value)

@@ -37,3 +37,14 @@ class RunError(MeasureError):
 
 class FewRecordsError(RunError):
     """The program is too short for the sampling interval, so that the trace of a run has too few records."""
+
+
+def wanted_status(expected: int) -> str:
+    """What is added to the words for the end of a program that should have had the exit status ``expected``."""
+    signal = f" (signal {expected - 128})" if expected > 128 else ""
+    return f", expected {expected}{signal}" if expected else ""
+
+
+def ended_with(status: int, expected: int) -> str:
+    """The end of a program with a wrong exit status, in words."""
+    return f"ended with exit status {status}{wanted_status(expected)}"

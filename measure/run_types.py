@@ -119,12 +119,6 @@ class SecondRun:
     instructions: int
 
 
-def ended_with(status: int, expected: int) -> str:
-    """The end of a program with a wrong exit status, in words."""
-    wanted = f", expected {expected}" if expected else ""
-    return f"ended with exit status {status}{wanted}"
-
-
 @dataclass(frozen=True)
 class RunSpec:
     """The complete specification of one run: two equal specs give the same trace, to the bit.
@@ -140,8 +134,8 @@ class RunSpec:
     other columns unchanged. ``extra_columns``: further columns that the target adds to the trace. ``intervention``:
     for a counterfactual run. ``second_run``: where some of ``counters`` are read, None for none. ``seldom``: only few
     runs have this program, so that code compiled for it hardly pays.
-    ``exit_status``: of a program that has done its work. ``program_name``: by which the program is started; None:
-    "program".
+    ``exit_status``: of a program that has done its work, 128 + N where signal N ends it. ``program_name``: by which
+    the program is started; None: "program".
     """
 
     variant: str

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from common.yaml_document import problem_among, problem_at
 from emulator.timing.machine_events import N_EVENTS, Event
 
 Replacement = Literal["lru", "fifo", "random"]
@@ -47,13 +48,14 @@ class CacheConfig(_Section):
     @model_validator(mode="after")
     def _geometry(self) -> Self:
         if not _is_power_of_two(self.line_bytes):
-            raise ValueError(f"line_bytes is {self.line_bytes}, expected a power of two")
+            raise problem_at(f"got {self.line_bytes}, expected a power of two", "line_bytes")
         way_bytes = self.associativity * self.line_bytes
         if self.size_bytes % way_bytes or not _is_power_of_two(self.size_bytes // way_bytes):
-            raise ValueError(
+            raise problem_among(
                 f"size_bytes is {self.size_bytes}, expected associativity x line_bytes ({way_bytes}) times a "
-                "power of two (the number of sets)"
-            )
+                "power of two (the number of sets)",
+                "size_bytes", "associativity", "line_bytes",
+            )  # fmt: skip
         return self
 
 
@@ -89,10 +91,11 @@ class TlbConfig(_Section):
     @model_validator(mode="after")
     def _geometry(self) -> Self:
         if self.entries % self.associativity or not _is_power_of_two(self.entries // self.associativity):
-            raise ValueError(
+            raise problem_among(
                 f"entries is {self.entries}, expected associativity ({self.associativity}) times a power of "
-                "two (the number of sets)"
-            )
+                "two (the number of sets)",
+                "entries", "associativity",
+            )  # fmt: skip
         return self
 
 
@@ -109,7 +112,7 @@ class MemoryConfig(_Section):
     @model_validator(mode="after")
     def _geometry(self) -> Self:
         if not _is_power_of_two(self.page_bytes):
-            raise ValueError(f"page_bytes is {self.page_bytes}, expected a power of two")
+            raise problem_at(f"got {self.page_bytes}, expected a power of two", "page_bytes")
         return self
 
 
@@ -138,14 +141,28 @@ class PredictorConfig(_Section):
     @model_validator(mode="after")
     def _geometry(self) -> Self:
         if not _is_power_of_two(self.entries):
-            raise ValueError(f"entries is {self.entries}, expected a power of two")
+            raise problem_at(f"got {self.entries}, expected a power of two", "entries")
         if self.btb_entries and not _is_power_of_two(self.btb_entries):
-            raise ValueError(f"btb_entries is {self.btb_entries}, expected 0 or a power of two")
+            raise problem_at(f"got {self.btb_entries}, expected 0 or a power of two", "btb_entries")
         if self.kind == "gshare" and not 1 <= self.history_bits <= self.entries.bit_length() - 1:
-            raise ValueError(
+            raise problem_among(
                 f"history_bits is {self.history_bits}, expected 1 to {self.entries.bit_length() - 1}: gshare "
-                f"with {self.entries} entries has so many index bits"
-            )
+                f"with {self.entries} entries has so many index bits",
+                "history_bits", "entries", "kind",
+            )  # fmt: skip
+        if self.kind != "gshare" and self.history_bits:
+            raise problem_among(
+                f"history_bits is {self.history_bits}, expected 0 or none: {self.kind} has no history, only gshare has",
+                "history_bits", "kind",
+            )  # fmt: skip
+        has_counters = self.kind in ("bimodal", "gshare")
+        default_entries = type(self).model_fields["entries"].default
+        if not has_counters and self.entries != default_entries:
+            raise problem_among(
+                f"entries is {self.entries}, expected {default_entries} or none: {self.kind} has no counters, only "
+                "bimodal and gshare have",
+                "entries", "kind",
+            )  # fmt: skip
         return self
 
 
@@ -257,9 +274,9 @@ class EnergyConfig(_Section):
             if name not in names or name == "cycles":
                 close = difflib.get_close_matches(name, names, 1)
                 hint = f"; did you mean '{close[0]}'?" if close else f"; known: {', '.join(names[1:])}"
-                raise ValueError(f"'{name}' is not an event with an energy{hint}")
+                raise problem_at(f"not an event with an energy{hint}", name)
             if not 0 <= energy < 1e9:
-                raise ValueError(f"{name} takes {energy} pJ, expected 0 or more")
+                raise problem_at(f"got {energy}, expected 0 or more [pJ]", name)
         return value
 
     def picojoules(self) -> NDArray[np.float64]:
@@ -303,7 +320,8 @@ class MachineConfig(_Section):
         for name in ("l1i", "l1d"):
             line_bytes = getattr(self, name).line_bytes
             if self.l2 is not None and self.l2.line_bytes < line_bytes:
-                raise ValueError(
-                    f"l2.line_bytes is {self.l2.line_bytes}, expected at least {name}.line_bytes ({line_bytes})"
-                )
+                raise problem_among(
+                    f"l2.line_bytes is {self.l2.line_bytes}, expected at least {name}.line_bytes ({line_bytes})",
+                    "l2.line_bytes", f"{name}.line_bytes",
+                )  # fmt: skip
         return self

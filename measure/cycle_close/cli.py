@@ -68,7 +68,8 @@ _PICTURES = (".png", ".svg", ".pdf", ".jpg", ".jpeg")
 @click.option("--picture", is_flag=True, help="Write the trace as a picture, DIR/trace.png, too.")
 @click.option("--stdin", type=click.Path(path_type=Path), metavar="FILE", help="The program's standard input.")
 @click.option("--exit-status", type=click.IntRange(0, 255), default=0, metavar="N",
-              help="The exit status with which the program ends when all is well. Default: 0.")  # fmt: skip
+              help="The exit status with which the program ends when all is well, 128 + N where signal N ends it. "
+                   "Default: 0.")  # fmt: skip
 @guest_options
 @click.option("--seed", default=1, show_default=True, metavar="N",
               help="Seed of page placement and random devices.")  # fmt: skip

@@ -294,7 +294,7 @@ def _validation(traced: Traced, full: Traced) -> dict[str, Any]:
             for row in compared.to_dict("records")
         },
         "events": {
-            name: {"full": full_total, "estimated": total, "off_percent": 100 * (total / full_total - 1)}
+            name: {"full": round(full_total), "estimated": total, "off_percent": 100 * (total / full_total - 1)}
             for name, (full_total, total) in event_totals(full.columns, traced.columns).items()
         },
     }
@@ -370,9 +370,11 @@ def _print_deviations(console: Console, found: pd.DataFrame) -> None:
         beyond, worst = (_percent_text(row[kind]) for kind in ("percentile_99_percent", "largest_percent"))
         console.print(f"CPI of single intervals: 1% of them are over {beyond}% off, the worst is {worst}%.")
     console.print(
-        "All: mean of the intervals, for rates of those with an access or branch in 1000 instructions at least. Apart: "
-        "their mean difference in the metric's own unit. Per 1000: how many accesses or branches there are per 1000 "
-        "instructions in the median interval; the rate of few says little about the program's time.",
+        "All: mean of the intervals, for rates of those with a hit, or a branch predicted rightly, in 1000 "
+        "instructions at least: relative to a rate near 0, a deviation says nothing. Apart: mean difference in the "
+        "metric's own unit, of those with an access or branch in 1000 instructions. Per 1000: how many accesses or "
+        "branches there are per 1000 instructions in the median interval; the rate of few says little about the "
+        "program's time.",
         style="dim",
     )  # fmt: skip
 

@@ -45,7 +45,7 @@ class DetailedRun:
             self.machine.advance_to_instructions(instructions)
 
     def simulate(self, begin: int, end: int) -> NDArray[np.float64]:
-        """Events per instruction of the interval from ``begin`` to ``end``, (N_EVENTS,), after a warm-up.
+        """Events of the interval from ``begin`` to ``end``, (N_EVENTS,), whole numbers, after a warm-up.
 
         Raises `MeasureError` when no block ends at ``end``: then the program behaves differently from the first time.
         """
@@ -67,4 +67,4 @@ class DetailedRun:
                 f"the program did not do the same again: the interval from {begin} ends after {machine.instructions} "
                 f"instructions, expected {end} as in the first run"
             )
-        return np.asarray((core.snapshot() - before) / (end - begin))
+        return np.asarray((core.snapshot() - before).astype(np.float64))

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from common.quantities import SHORTEST_TRACED_INTERVAL
 from emulator.guest_options import Guest, about_hidden_files, own_guest_path
 from measure.arguments import check_number
-from measure.errors import CampaignError, RunError
+from measure.errors import CampaignError, RunError, wanted_status
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,7 +28,8 @@ _LAST_BYTES = 400  # of a failed program's words on standard error
 class Job:
     """A program to trace; ``stdin``: host file; ``guest``: what it sees of the host. ``samples``: 0 to sample as phases
     are predicted, while the program runs; otherwise the program is run twice and each phase simulated so many times.
-    ``settings``: changes of the machine's description; ``exit_status``: with which the program ends when all is well.
+    ``settings``: changes of the machine's description; ``exit_status``: with which the program ends when all is well,
+    128 + N where signal N ends it.
     """
 
     program: Path
@@ -118,11 +120,14 @@ def bad_ending(machine: Machine, job: Job) -> str | None:
     """Why the guest failed, with its last words, and what it would have had with other options: files of this machine,
     standard input; None if it succeeded or is still running."""
     ending = machine.ending
-    if ending is None or (ending.message is None and ending.status == job.exit_status):
+    if ending is None or ending.status == job.exit_status:
         return None
     words = machine.files.output(2)[-_LAST_BYTES:].decode("utf-8", "replace").strip()
-    wanted = f", expected {job.exit_status}" if job.exit_status else ""
-    reason = ending.message or f"exit status {ending.status}{wanted}" + (f": {words}" if words else "")
+    if ending.message is not None:
+        signal, newline, where = ending.message.partition("\n")
+        reason = f"{signal}{wanted_status(job.exit_status)}{newline}{where}"
+    else:
+        reason = f"exit status {ending.status}{wanted_status(job.exit_status)}" + (f": {words}" if words else "")
     missed = about_hidden_files(machine.files.not_found(), job.arguments)
     if not missed and job.stdin is None and machine.files.stdin_was_read:
         missed = "the program read its standard input, which is empty without `--stdin FILE`"
@@ -151,6 +156,16 @@ def check_length(job: Job, interval_instructions: int, executed: int, problem: s
         more = "" if job.stdin is not None else " by its arguments, or by input with --stdin FILE, before PROGRAM"
         raise CampaignError(
             f"--interval: got intervals of {interval_instructions:,} instructions, but {job.program} executes "
-            f"{executed:,} in all: expected a shorter interval, {max(1000, executed // 100):,} for about a hundred of "
-            f"them, or more work for the program{f'; {hidden}, before PROGRAM' if hidden else more}"
+            f"{executed:,} in all: {_shorter_interval(executed)} more work for the program"
+            f"{f'; {hidden}, before PROGRAM' if hidden else more}"
         )
+
+
+def _shorter_interval(executed: int) -> str:
+    """What is expected of intervals for a program of ``executed`` instructions, before "more work": a length of which
+    there are about a hundred, if an interval may be as short as the program."""
+    least = SHORTEST_TRACED_INTERVAL
+    if executed < least:
+        return f"an interval has {least:,} at least, so expected"
+    length = max(least, executed // 100)
+    return f"expected a shorter interval, {length:,} for about {executed // length:,} of them, or"

@@ -31,7 +31,8 @@ RATES: dict[str, tuple[Event, Event, bool]] = {
 ENERGY = "energy_nj_per_instruction"
 FEW_ACCESSES = 1.0
 """Accesses per 1000 instructions below which an interval's hit rate says nothing: a hit of three accesses is a rate of
-0.33 where the truth may be 0.001."""
+0.33 where the truth may be 0.001. With fewer hits than that, a rate near 0, its relative deviation says nothing either:
+twice almost none is almost none."""
 
 
 def columns_of(intervals: Sequence[Interval], energy_pj: NDArray[np.float64] | None = None) -> Columns:
@@ -109,7 +110,8 @@ def _deviation_of_each(actual: NDArray[np.float64], estimated: NDArray[np.float6
 
 
 def whole_run_error(actual: pd.DataFrame, estimated: pd.DataFrame, name: str) -> float:
-    """Error of the whole run's rate ``name`` from the estimates, in percent of the actual rate."""
+    """Error of the whole run's rate ``name`` from the estimates, in percent of the actual rate; NaN without one, and
+    for a hit rate of fewer hits than `FEW_ACCESSES`."""
 
     def rate(table: pd.DataFrame) -> float:
         if name == ENERGY:
@@ -123,6 +125,10 @@ def whole_run_error(actual: pd.DataFrame, estimated: pd.DataFrame, name: str) ->
 
     kept = estimated["cpi"].notna()
     truth = rate(actual)
+    if name in RATES and RATES[name][2]:
+        accesses = float(actual[RATES[name][1].name.lower()].sum())
+        if 1000 * truth * accesses < FEW_ACCESSES * float(actual["instructions"].sum()):
+            return float("nan")
     return 100 * abs(rate(estimated[kept]) - truth) / truth if truth > 0 else float("nan")
 
 
@@ -163,7 +169,8 @@ def deviations(actual: pd.DataFrame, estimated: pd.DataFrame) -> pd.DataFrame:
     one that 1% of them are beyond, and the whole run's error, all in percent; the mean absolute difference of an
     interval, in the metric's unit; and for rates of accesses, how
     many of them there are per 1000 instructions in the median interval, else NaN. Rates of accesses are compared in the
-    intervals that have at least `FEW_ACCESSES`. Both tables must have the same intervals."""
+    intervals that have at least `FEW_ACCESSES`, and relative to the rate in those that have as many hits. Both tables
+    must have the same intervals."""
     if not np.array_equal(actual["end_instructions"], estimated["end_instructions"]):
         raise ValueError("the traces have different intervals")
     import pandas as pd
@@ -174,7 +181,8 @@ def deviations(actual: pd.DataFrame, estimated: pd.DataFrame) -> pd.DataFrame:
             continue
         truth, guess = actual[name].to_numpy(), estimated[name].to_numpy()
         accesses = _accesses_per_1000_instructions(actual, name)
-        truth = np.where(accesses < FEW_ACCESSES, np.nan, truth)
+        apart = np.abs(np.where(accesses < FEW_ACCESSES, np.nan, truth) - guess)
+        truth = np.where(accesses * truth < FEW_ACCESSES, np.nan, truth)
         row: dict[str, object] = {"metric": name, "deviation_percent": pointwise_deviation(truth, guess)}
         for category in ("simulated", "matched", "unsampled"):
             mine = (estimated["category"] == category).to_numpy()
@@ -183,7 +191,6 @@ def deviations(actual: pd.DataFrame, estimated: pd.DataFrame) -> pd.DataFrame:
         each = 100 * _deviation_of_each(truth, guess)
         row["percentile_99_percent"] = float(np.quantile(each, 0.99)) if len(each) else float("nan")
         row["largest_percent"] = float(each.max()) if len(each) else float("nan")
-        apart = np.abs(truth - guess)
         row["absolute"] = float(np.nanmean(apart)) if not np.isnan(apart).all() else float("nan")
         row["accesses_per_1000_instructions"] = float(np.median(accesses))
         rows.append(row)

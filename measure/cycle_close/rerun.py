@@ -158,9 +158,10 @@ def trace_second_run(
         for number in sorted(numbers.union(checked))
     }
     shares, waits, all_samples = shares_of(first_run.signatures), first_run.waits, samples_for(settings)
+    lengths = np.diff(first_run.ends)
     checks = []
     if settings.wait_step:
-        features = {n: (Sample(n, events), shares[n], float(waits[n])) for n, events in each.items()}
+        features = {n: (Sample(n, events / lengths[n]), shares[n], float(waits[n])) for n, events in each.items()}
         for number in sorted(numbers):
             all_samples.add(*features[number])
         counts_mispredictions = np.isfinite(first_run.counted[:, Event.BRANCHES_MISPREDICTED])
@@ -169,7 +170,7 @@ def trace_second_run(
         for number in checked:
             all_samples.add(*features[number])
         estimated, sources = all_samples.estimates(shares, waits)
-        estimated *= np.diff(first_run.ends)[:, None]
+        estimated *= lengths[:, None]
         estimated = completed(estimated, first_run.static_events, first_run.counted, core.config)
     intervals = []
     for number, phase in enumerate(first_run.phases.tolist()):
@@ -181,8 +182,11 @@ def trace_second_run(
             source = int(sources[number])
         else:
             source = min(chosen[phase], key=lambda sample: (abs(sample - number), sample))
-        if category is Category.SIMULATED or not settings.wait_step:
-            events = possible(with_static_events(each[source] * (end - begin), first_run.static_events[number]))
+        if category is Category.SIMULATED:
+            events = with_static_events(each[number], first_run.static_events[number])
+        elif not settings.wait_step:
+            events = each[source] * (lengths[number] / lengths[source])
+            events = possible(with_static_events(events, first_run.static_events[number]))
         else:
             events = estimated[number]
         distance = float(first_run.distances[number])

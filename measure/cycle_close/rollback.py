@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emulator.execution.intervals import Intervals
 from emulator.machine import Machine
@@ -91,7 +92,7 @@ class RollBackTracer:
             begins = np.concatenate([[saved.instructions], ran.ends[:-1]])
             signatures = self._signatures.make(machine.facts, ran)
             shares, found = shares_of(signatures), self._classify(begins, ran, signatures, counted)
-            wanted, simulated = self._to_simulate(found, shares), dict[int, Sample]()
+            wanted, simulated = self._to_simulate(found, shares), dict[int, NDArray[np.float64]]()
             if wanted:
                 ended = machine.ending is not None
                 machine.restore(saved)
@@ -102,8 +103,8 @@ class RollBackTracer:
                 for place in wanted:
                     match, wait = found[place]
                     events = self._run.simulate(int(begins[place]), int(ran.ends[place]))
-                    sample = Sample(number + place, events)
-                    simulated[number + place] = sample
+                    sample = Sample(number + place, events / (ran.ends[place] - begins[place]))
+                    simulated[place] = events
                     self._of_phase[match.phase] = sample
                     self._take(self._key(match, wait), sample, shares[place], wait)
                     self._samples.add(sample, shares[place], wait)
@@ -113,8 +114,9 @@ class RollBackTracer:
             self._features.add(shares, np.array([wait for _, wait in found]), static, counted)
             for place, (match, wait) in enumerate(found):
                 begin, end = int(begins[place]), int(ran.ends[place])
-                if number + place in simulated:
-                    category, sample = Category.SIMULATED, simulated[number + place]
+                if place in simulated:
+                    category, source = Category.SIMULATED, number + place
+                    events = possible(with_static_events(simulated[place], static[place]))
                 else:
                     category = Category.MATCHED
                     with_waits = self.settings.wait_step > 0
@@ -123,12 +125,10 @@ class RollBackTracer:
                         if with_waits
                         else self._of_phase[match.phase]
                     )
-                events = sample.events_each * (end - begin)
-                if category is Category.SIMULATED:
-                    events = possible(with_static_events(events, static[place]))
-                else:
+                    source = sample.number
+                    events = sample.events_each * (end - begin)
                     events = completed(events, static[place], counted[place], self._core.config)
-                yield Interval(number + place, begin, end, match.phase, category, sample.number, match.distance, events)
+                yield Interval(number + place, begin, end, match.phase, category, source, match.distance, events)
             number += len(found)
 
     @property

@@ -6,31 +6,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from measure.cycle_close.rate_labels import PICTURE_LABELS
 from measure.cycle_close.rates import ENERGY, RATES
 from measure.report.style import INK, MUTED, VARIANTS, new_figure
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_LABELS = {
-    "cpi": "CPI\n[cycles/instruction]",
-    ENERGY: "energy\n[nJ/instruction]",
-    "l1d_hit_rate": "L1D hit rate",
-    "l1i_hit_rate": "L1I hit rate",
-    "l2_hit_rate": "L2 hit rate",
-    "branch_hit_rate": "conditional branches\npredicted rightly",
-}
 # Inches: the figure's width, the height of each metric and of the phases, and the margins around and between them.
 # Matplotlib can find the margins by itself, but that takes as long as the rest of the picture.
 _WIDTH, _ROW, _PHASES = 9.5, 1.3, 1.15
 _LEFT, _RIGHT, _TOP, _BOTTOM, _GAP = 2.3, 0.15, 0.45, 0.85, 0.14
-_COLOURS = {"simulated": VARIANTS[1], "matched": VARIANTS[0], "unsampled": "#9aa5b1"}
+_COLOURS = {"simulated": VARIANTS[1], "matched": VARIANTS[0], "unsampled": VARIANTS[3]}
 
 
 def trace_figure(estimated: pd.DataFrame, actual: pd.DataFrame | None, name: str) -> Any:
     """One row per metric, the estimate over the actual values if given, and the phases below."""
     shown = [m for m in (*RATES, ENERGY) if m in estimated and estimated[m].notna().any()]
-    shown.sort(key=lambda metric: list(_LABELS).index(metric))
+    shown.sort(key=lambda metric: list(PICTURE_LABELS).index(metric))
     n, height = len(shown), _TOP + len(shown) * (_ROW + _GAP) + _PHASES + _BOTTOM
     figure, axes = new_figure(_WIDTH, height, n + 1, layout=None, sharex=True, height_ratios=[_ROW] * n + [_PHASES])
     figure.subplots_adjust(
@@ -43,7 +36,7 @@ def trace_figure(estimated: pd.DataFrame, actual: pd.DataFrame | None, name: str
         if actual is not None:
             axis.plot(at, actual[metric], color=MUTED, linewidth=0.8, label="full simulation", alpha=0.9)
         axis.plot(at, estimated[metric], color=VARIANTS[0], linewidth=0.8, label="cycle-close", alpha=0.85)
-        axis.set_ylabel(_LABELS[metric], rotation=0, ha="right", va="center", fontsize=8.5)
+        axis.set_ylabel(PICTURE_LABELS[metric], rotation=0, ha="right", va="center", fontsize=8.5)
     for axis in axes:
         axis.yaxis.set_label_coords(-0.1, 0.5)
     axes[0].set_title(f"{name}: cycle-close trace")

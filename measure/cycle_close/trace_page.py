@@ -26,7 +26,7 @@ from measure.report.elements import Step, bullets, data_link, paragraph, section
 from measure.report.page import csv_uri, plain_page
 from measure.report.traces import Line, Row, Strip, Style, TraceFigure, scripts
 
-CATEGORIES: tuple[tuple[str, Style], ...] = (("matched", "fourth"), ("unsampled", "before"), ("simulated", "after"))
+CATEGORIES: tuple[tuple[str, Style], ...] = (("matched", "fourth"), ("unsampled", "fifth"), ("simulated", "after"))
 """Drawn in this order, so that the few intervals that were simulated are on top."""
 MOST_PHASES = 20
 MUCH_OFF_PERCENT = 10.0
@@ -245,7 +245,9 @@ def _deviations(validation: Mapping[str, Any]) -> Markup:
             f"{validation['full_seconds']:.2f} s. What simulated intervals deviate is the error of the warm-up; "
             "matched ones have that of the phases, too. Apart: mean difference of an interval in the metric's own "
             "unit. Per 1000: how many accesses or branches there are per 1000 instructions in the median interval; the "
-            "rate of few says little about the program's time, and intervals with fewer than one are left out here.",
+            "rate of few says little about the program's time, and intervals with fewer than one are left out here. So "
+            "are, from percentages, those with less than one hit, or branch predicted rightly, in 1000 instructions: "
+            "relative to a rate near 0, a deviation says nothing.",
             note=True,
         ),
     )  # fmt: skip

@@ -315,8 +315,9 @@ class Tracer:
                 yield Interval(*place, category, -1, distance, self._unknown)
                 continue
             self._last = estimate
-            events = estimate.events_each * instructions
-            if sample is None:
+            events = counted
+            if events is None:
+                events = estimate.events_each * instructions
                 events = completed(events, static[row], found.counted[row], self.core.config)
             yield Interval(*place, category, estimate.number, distance, events)
 

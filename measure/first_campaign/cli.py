@@ -31,7 +31,8 @@ from measure.console.output import command_console
               help="The program that the build of DIR makes, below DIR; make is asked for it alone if it can. Default: "
                    "the only one that the build links.")  # fmt: skip
 @click.option("--exit-status", type=click.IntRange(0, 255), default=0, metavar="N",
-              help="The exit status with which the program ends when all is well. Default: 0.")  # fmt: skip
+              help="The exit status with which the program ends when all is well, 128 + N where signal N ends it. "
+                   "Default: 0.")  # fmt: skip
 @click.option("--limit", metavar="N",
               help="Instructions that a run may execute (k, M, G); the campaign keeps it. Default: 10G.")  # fmt: skip
 @click.option("--force", is_flag=True, help="Overwrite the campaign file.")

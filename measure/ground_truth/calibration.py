@@ -26,11 +26,11 @@ from emulator.machine import Machine
 from emulator.pmu import CSR_CONTROL, CSR_FIRST_HPM, CSR_LAST_HPM
 from emulator.probes import EventCounter
 from instrumenter.sampler_format import TRACE_PATH
-from measure.errors import MeasureError
+from measure.errors import MeasureError, ended_with
 from measure.ground_truth.reference_events import Kind, candidates, kind_of, shared
 from measure.merging.program_progress import EventCurve
 from measure.result_files import write_atomically
-from measure.run_types import RunSpec, ended_with
+from measure.run_types import RunSpec
 from measure.targets.emulated import layout_of
 from measure.targets.program_file import program_of
 
@@ -166,7 +166,7 @@ def _machine(spec: RunSpec, counter: EventCounter) -> Machine:
 
 def _check(machine: Machine, spec: RunSpec) -> None:
     assert machine.ending is not None
-    if machine.ending.message or machine.ending.status != spec.exit_status:
+    if machine.ending.status != spec.exit_status:
         reason = machine.ending.message or ended_with(machine.ending.status, spec.exit_status)
         raise MeasureError(f"a run of {spec.variant} failed: {reason}")
 

@@ -19,8 +19,8 @@ from emulator.machine import Machine
 from emulator.probes import BlockCounter
 from instrumenter.building.program_build import RUNTIME
 from instrumenter.rewrite.counter_layout import COUNTDOWN
-from measure.errors import MeasureError
-from measure.run_types import RunSpec, ended_with
+from measure.errors import MeasureError, ended_with
+from measure.run_types import RunSpec
 from measure.targets.emulated import hotness_threshold, layout_of
 from measure.targets.program_file import files_of, program_of
 from measure.targets.second_run import NoCounters
@@ -97,7 +97,7 @@ def find_counter_code(spec: RunSpec) -> CounterCode:
         optimise_executions=hotness_threshold(spec),
     ) as machine:  # fmt: skip
         ending = machine.run()
-        if ending.message or ending.status != spec.exit_status:
+        if ending.status != spec.exit_status:
             reason = ending.message or ended_with(ending.status, spec.exit_status)
             raise MeasureError(f"a run of {spec.variant} failed: {reason}")
         executions = counter.executions_by_pc(machine.facts)

@@ -19,9 +19,9 @@ import numpy as np
 from emulator.linux.loader.elf import ElfImage, Symbol
 from emulator.machine import Machine
 from emulator.probes import BlockCounter
-from measure.errors import MeasureError
+from measure.errors import MeasureError, ended_with
 from measure.program_code.counter_code import mnemonic_at, program_image
-from measure.run_types import PLACE_GAP, CounterPlace, RunSpec, SecondRun, SharedCode, ended_with
+from measure.run_types import PLACE_GAP, CounterPlace, RunSpec, SecondRun, SharedCode
 from measure.targets.emulated import hotness_threshold, layout_of
 from measure.targets.program_file import files_of
 from measure.targets.second_run import NoCounters
@@ -144,7 +144,7 @@ def _executions(spec: RunSpec) -> tuple[dict[int, int], int]:
     ) as machine:  # fmt: skip
         ending = machine.run()
         machine.drain()
-        if ending.message or ending.status != spec.exit_status:
+        if ending.status != spec.exit_status:
             reason = ending.message or ended_with(ending.status, spec.exit_status)
             raise MeasureError(f"a run of {spec.variant} failed: {reason}")
         return counter.executions_by_pc(machine.facts), machine.instructions

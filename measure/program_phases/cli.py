@@ -74,7 +74,8 @@ Points that another tool found, against full simulation:
 @click.option("--weights", type=click.Path(path_type=Path), metavar="FILE.weights", help="The weights of --points.")
 @click.option("--stdin", type=click.Path(path_type=Path), metavar="FILE", help="The program's standard input.")
 @click.option("--exit-status", type=click.IntRange(0, 255), default=0, metavar="N",
-              help="The exit status with which the program ends when all is well. Default: 0.")  # fmt: skip
+              help="The exit status with which the program ends when all is well, 128 + N where signal N ends it. "
+                   "Default: 0.")  # fmt: skip
 @guest_options
 @click.option("--picture/--no-picture", default=None,
               help="Make phases.html (what to do, figures to zoom into, tables) and phases.png. Default: for programs, "

@@ -175,14 +175,8 @@ def run_phases(job: Job, machine: Path | None, options: Options, directory: Path
     about = _summary(job, options, vectors, found, points)
     estimated, uniform, judged = None, None, None
     if table is not None:
-        from measure.program_phases.homogeneity import homogeneity
-        from measure.program_phases.program import metrics_of
-        from measure.program_phases.representation import representation
-
         assert machine is not None
-        uniform = homogeneity(found.labels, metrics_of(table), table["instructions"])
-        estimated = _estimates(job, machine, options, table, points, console)
-        judged = representation(estimated, uniform)
+        estimated, uniform, judged = judged_points(job, machine, options, table, found, points, console)
         about |= _judged(estimated, judged)
     remove_leftovers(directory)
     files = _write(directory, job, vectors, found, points, made, options, uniform)
@@ -204,6 +198,21 @@ def run_phases(job: Job, machine: Path | None, options: Options, directory: Path
         print_estimates(console, estimated)
     _print_place(console, directory, options)
     return made.ending
+
+
+def judged_points(
+    job: Job, machine: Path, options: Options, table: pd.DataFrame, found: Phases, points: SimulationPoints,
+    console: Console,
+) -> tuple[Estimates, pd.DataFrame, Representation | None]:  # fmt: skip
+    """The points' estimates of the program beside the full simulation in ``table``, how alike the intervals of each
+    phase are, and whether the points stand for the program. Raises `CampaignError` for bad input."""
+    from measure.program_phases.homogeneity import homogeneity
+    from measure.program_phases.program import metrics_of
+    from measure.program_phases.representation import representation
+
+    uniform = homogeneity(found.labels, metrics_of(table), table["instructions"])
+    estimated = _estimates(job, machine, options, table, points, console)
+    return estimated, uniform, representation(estimated, uniform)
 
 
 def run_points(

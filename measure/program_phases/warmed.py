@@ -98,5 +98,5 @@ def _by_lines(machine: Machine, core: InOrderCore, bounds: Bounds) -> NDArray[np
     events = np.zeros((len(bounds.begins), N_EVENTS))
     for point in np.argsort(bounds.begins, kind="stable"):
         begin, end = int(bounds.begins[point]), int(bounds.ends[point])
-        events[point] = run.simulate(begin, end) * (end - begin)
+        events[point] = run.simulate(begin, end)
     return events

@@ -18,8 +18,8 @@ from measure.report.elements import zoom_buttons
 from measure.report.packing import bucket_starts, packed, packed_series
 from measure.report.page import embedded_json, inlined
 
-Style = Literal["before", "after", "third", "fourth"]
-"""Grey, orange, green, blue; see style.css."""
+Style = Literal["before", "after", "third", "fourth", "fifth"]
+"""Grey, orange, green, blue, purple; see style.css. Blue, orange and purple can be told apart without colour vision."""
 TRACE_VALUES = 150_000
 """Largest number of values of a figure; longer series are put into buckets."""
 MOST_IN_STRIP = 150_000

@@ -22,7 +22,7 @@ from pydantic import (
 
 from common.quantities import NUMBER, parse_count
 from common.suggestions import nearest
-from common.yaml_document import problem_at
+from common.yaml_document import problem_among, problem_at
 from instrumenter.spec.software_metrics import MetricSpec
 from measure.alignment.setting import DEFAULT_ALIGNMENT, AlignmentSetting
 from measure.perturbation.analysis_types import DEFAULT_DELTA
@@ -95,7 +95,8 @@ class Program(StrictModel):
         0,
         ge=0,
         le=255,
-        description="Exit status with which the program ends when all is well; any other fails. Default: 0",
+        description="Exit status with which the program ends when all is well, 128 + N where signal N ends it (with "
+        "sampling mode ideal); any other fails. Default: 0",
     )
     files: dict[str, Path] = Field(
         default_factory=dict,
@@ -120,8 +121,9 @@ class Program(StrictModel):
     def _one_origin(self) -> Program:
         given = [n for n in ("source", "sources", "catalogue", "build") if getattr(self, n)]
         if len(given) != 1:
-            raise ValueError(
-                f"expected exactly one of source, sources, catalogue and build, got {' and '.join(given) or 'none'}"
+            raise problem_among(
+                f"expected exactly one of source, sources, catalogue and build, got {' and '.join(given) or 'none'}",
+                *given,
             )
         companions = [n for n in ("directory", "binary") if getattr(self, n) is not None]
         if self.build is None and companions:
@@ -181,7 +183,7 @@ class Sampling(StrictModel):
     @model_validator(mode="after")
     def _signal_in_cycles(self) -> Sampling:
         if self.mode == "signal" and self.interval[1] == "instructions":
-            raise ValueError("mode signal samples by a timer: expected an interval in cycles")
+            raise problem_among("mode signal samples by a timer: expected an interval in cycles", "every", "mode")
         return self
 
 

@@ -30,9 +30,9 @@ from emulator.timing.machine_config import MachineConfig
 from emulator.timing.machine_file import parse_machine
 from instrumenter.errors import InstrumenterError
 from instrumenter.sampler_format import TRACE_PATH, read_sampler_trace
-from measure.errors import FewRecordsError, RunError
+from measure.errors import FewRecordsError, RunError, ended_with, wanted_status
 from measure.perturbation.analysis_types import FEWEST_RECORDS
-from measure.run_types import Run, RunSpec, Trace, ended_with
+from measure.run_types import Run, RunSpec, Trace
 from measure.targets.program_file import files_of, program_of
 from measure.targets.second_run import MeasuredRun, clock_of, count_in_second_run
 
@@ -93,6 +93,11 @@ class EmulatedTarget:
                 samples = _sample(machine, pmu, core, spec, phase, _marking(clock, between))
             tail = files.output(1)[-_TAIL_BYTES:].decode("utf-8", "replace")
             check_ending(machine, files, spec.exit_status)
+            if signal_mode and machine.ending is not None and machine.ending.signal is not None:
+                raise RunError(
+                    "the program is ended by a signal, before the sampler in it could write its last records: expected "
+                    "sampling mode ideal, which needs nothing in the program"
+                )
             if signal_mode and machine.kernel.scheduler.processes[PID].has_executed:
                 raise RunError(
                     "the program executes another in its place (execve), and the sampler of that one begins the trace "
@@ -237,15 +242,17 @@ def _sample(
 
 
 def check_ending(machine: Machine, files: VirtualFiles, expected: int) -> None:
-    """Raises `RunError` when the program failed, or ended with another exit status than ``expected``."""
+    """Raises `RunError` when the program ended with another exit status than ``expected``, which is 128 + N for an end
+    by signal N."""
     ending = machine.ending
     assert ending is not None
+    if ending.status == expected:
+        return
     if ending.message is not None:
         what, newline, where = ending.message.partition("\n")
-        raise RunError(f"{what}{_last_words(files)}{newline}{where}")
-    if ending.status != expected:
-        told = f"the program {ended_with(ending.status, expected)}{explanation(files)}"
-        raise RunError(told, program_status=ending.status)
+        raise RunError(f"{what}{wanted_status(expected)}{_last_words(files)}{newline}{where}")
+    told = f"the program {ended_with(ending.status, expected)}{explanation(files)}"
+    raise RunError(told, program_status=ending.status)
 
 
 def run_error(error: EmulatorError) -> RunError:

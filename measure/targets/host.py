@@ -23,12 +23,12 @@ from numpy.typing import NDArray
 
 from instrumenter.errors import InstrumenterError
 from instrumenter.host_sampler_format import HostRecords, read_host_trace
-from measure.errors import FewRecordsError, RunError
+from measure.errors import FewRecordsError, RunError, ended_with
 from measure.host.description import HostDescription, parse_host
 from measure.host.metrics import MIGRATIONS, PROCESSOR_TIME, SWITCHES, TICKS, events_of
 from measure.host.processor import SAME_ADDRESSES
 from measure.perturbation.analysis_types import FEWEST_RECORDS
-from measure.run_types import Run, RunSpec, Trace, ended_with
+from measure.run_types import Run, RunSpec, Trace
 from measure.targets.program_file import program_of
 
 _PAGE_BYTES = 4096
@@ -186,7 +186,8 @@ def _failure(status: int, expected: int, words: str) -> str:
     """Why the program failed, in a sentence."""
     last = f"; its last words on stderr: {words}" if words else ""
     if status < 0:
-        return f"the program was ended by {signal.Signals(-status).name}{last}"
+        lost = " before the sampler in it could write its last records" if expected == 128 - status else ""
+        return f"the program was ended by {signal.Signals(-status).name}{lost}{last}"
     return f"the program {ended_with(status, expected)}{last}"
 
 

@@ -19,8 +19,8 @@ from emulator.linux.loader.elf import ElfImage
 from emulator.linux.loader.process_image import Layout
 from emulator.linux.vfs.files import VirtualFiles
 from emulator.machine import Machine
-from measure.errors import RunError
-from measure.run_types import RunSpec, SecondRun, ended_with
+from measure.errors import RunError, ended_with
+from measure.run_types import RunSpec, SecondRun
 from measure.targets.program_file import files_of
 
 _FEWEST_STEPS = 8  # of the clock in a record
@@ -155,9 +155,9 @@ def _check_ending(machine: Machine, files: VirtualFiles, spec: RunSpec, measured
     """Raises `RunError` when the second run failed, or did something else than the measured one."""
     ending = machine.ending
     assert ending is not None
-    if ending.message is not None:
-        raise RunError(f"in the second run, which counts: {ending.message}")
     if ending.status != spec.exit_status:
+        if ending.message is not None:
+            raise RunError(f"in the second run, which counts: {ending.message}")
         told = f"in the second run, which counts, the program {ended_with(ending.status, spec.exit_status)}"
         raise RunError(told, program_status=ending.status)
     for number, name, output in zip((1, 2), ("output", "error"), measured.output, strict=True):

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from common.yaml_document import YamlDocument, problem_at
+from common.yaml_document import YamlDocument, problem_among, problem_at
 
 
 class RefusedError(Exception):
@@ -50,6 +50,8 @@ class Machine(BaseModel):
     def _no_level_of_that_name(self) -> Machine:
         if self.name in self.levels:
             raise problem_at(f"got '{self.name}', expected another name than the machine's", "levels", self.name)
+        if self.hidden == self.command:
+            raise problem_among(f"command is {self.command}, expected another than hidden", "command", "hidden")
         return self
 
 
@@ -127,6 +129,7 @@ def test_data_lines_and_validation() -> None:
          "3: command: got 'x', expected text of at least 2 characters"),
         ("  2]", "  two]", "10: sizes.1: got 'two', expected a valid integer"),
         ("  one:", "  small:", "6: levels.small: got 'small', expected another name than the machine's"),
+        ("  2]", "  2]\nhidden: aa\ncommand: aa", "12: command is aa, expected another than hidden"),
         ("name: small", "name: small\nname: big", "3: name: given twice, first in line 2"),
         ("  2]", "  {a: 1, a: 2}]", "10: sizes.1.a: given twice, first in line 10"),
         ("name: small", "? [a]\n: 1", "2: got a list as a key, expected a name"),

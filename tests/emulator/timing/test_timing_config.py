@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -95,14 +96,14 @@ SIZE, LATENCY, LINES = "  size_bytes: 1024\n", "  latency_cycles: 50", "  line_b
         (
             LATENCY,
             LATENCY + "\n  page_bytes: 5000",
-            10,
-            "memory: page_bytes is 5000, expected a power of two",
+            12,
+            "memory.page_bytes: got 5000, expected a power of two",
         ),
         ("memory:\n  latency_cycles: 50\n", "", 1, "memory: missing; it has no default"),
         (
             SIZE,
             "  size_bytes: 1000\n",
-            6,
+            7,
             "l1d: size_bytes is 1000, expected associativity x line_bytes (64)",
         ),
         (
@@ -111,7 +112,7 @@ SIZE, LATENCY, LINES = "  size_bytes: 1024\n", "  latency_cycles: 50", "  line_b
             8,
             "l1d.replacement: got 'plru', expected 'lru', 'fifo' or",
         ),
-        (LINES, "  line_bytes: 48\nmemory", 6, "l1d: line_bytes is 48, expected a power of two"),
+        (LINES, "  line_bytes: 48\nmemory", 9, "l1d.line_bytes: got 48, expected a power of two"),
         ("name: small", "name: small\nname: big", 2, "name: given twice, first in line 1"),
         ("name: small", "nam: small", 1, "nam: unknown key, expected one of: name, description, clock_hz"),
         (
@@ -130,7 +131,7 @@ SIZE, LATENCY, LINES = "  size_bytes: 1024\n", "  latency_cycles: 50", "  line_b
         (
             "memory:",
             "l2: {size_bytes: 4096, associativity: 4, line_bytes: 16}\nmemory:",
-            1,
+            10,
             "l2.line_bytes is 16, expected at least l1i.line_bytes (32)",
         ),
         (
@@ -143,13 +144,31 @@ SIZE, LATENCY, LINES = "  size_bytes: 1024\n", "  latency_cycles: 50", "  line_b
             "memory:",
             "branch_predictor: {kind: bimodal, entries: 12}\nmemory:",
             10,
-            "branch_predictor: entries is 12, expected a power of two",
+            "branch_predictor.entries: got 12, expected a power of two",
         ),
         (
             "memory:",
             "branch_predictor: {btb_entries: 12}\nmemory:",
             10,
-            "branch_predictor: btb_entries is 12, expected 0 or a power of two",
+            "branch_predictor.btb_entries: got 12, expected 0 or a power of two",
+        ),
+        (
+            "memory:",
+            "branch_predictor: {kind: bimodal, entries: 16, history_bits: 4}\nmemory:",
+            10,
+            "branch_predictor: history_bits is 4, expected 0 or none: bimodal has no history, only gshare has",
+        ),
+        (
+            "memory:",
+            "branch_predictor: {kind: backward_taken, entries: 16}\nmemory:",
+            10,
+            "branch_predictor: entries is 16, expected 2048 or none: backward_taken has no counters, only bimodal",
+        ),
+        (
+            "memory:",
+            "energy:\n  events_pj: {instructions: 1,\n    l1d_acesses: 2}\nmemory:",
+            12,
+            "energy.events_pj.l1d_acesses: not an event with an energy; did you mean 'l1d_accesses'?",
         ),
         (
             "memory:",
@@ -178,6 +197,23 @@ def test_all_errors_are_reported_at_once() -> None:
 def test_something_else_than_a_mapping(text: str, got: str) -> None:
     with pytest.raises(MachineConfigError, match=f"m.yaml:1: got {got}, expected a mapping"):
         parse_machine(text, "m.yaml")
+
+
+def test_values_that_do_not_go_together_are_told_where_the_last_was_set(tmp_path: Path) -> None:
+    (tmp_path / "below.yaml").write_text(GOOD)
+    (tmp_path / "m.yaml").write_text("extends: below.yaml\nl1d:\n  associativity: 3\n")
+    size = "l1d: size_bytes is 1024, expected associativity x line_bytes (96)"
+    with pytest.raises(MachineConfigError, match=rf"m\.yaml:3: {re.escape(size)}"):
+        load_machine(tmp_path / "m.yaml")
+    for settings, message in (
+        (["l1d.size_bytes=3000"], "--set l1d.size_bytes=3000: l1d: size_bytes is 3000, expected associativity x"),
+        (["l1d.associativity=3"], f"--set l1d.associativity=3: {size}"),
+        (["l1d.line_bytes=48"], "--set l1d.line_bytes=48: l1d.line_bytes: got 48, expected a power of two"),
+        (["branch_predictor.history_bits=4"], "--set branch_predictor.history_bits=4: branch_predictor: history_bits"),
+        (["branch_predictor.kind=gshare"], "--set branch_predictor.kind=gshare: branch_predictor: history_bits is 0"),
+    ):
+        with pytest.raises(MachineConfigError, match=f"^{re.escape(message)}"):
+            load_machine(tmp_path / "below.yaml", settings)
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from common.quantities import parse_count
+from emulator.timing.machine_events import Event
 from measure.built_in.machine import built_in_machine
 from measure.cli import main
 from measure.console import progress
@@ -105,6 +106,9 @@ def test_a_trace_is_written_and_validated(source: Path, tmp_path: Path, extra: l
     for name in ("stores", "l1d_misses"):
         assert events[name]["estimated"] == pytest.approx(known[name].sum())
         assert events[name]["off_percent"] == pytest.approx(100 * (known[name].sum() / events[name]["full"] - 1))
+    assert all(isinstance(one["full"], int) for one in events.values())
+    counts = table.loc[table["category"] == "simulated", [event.name.lower() for event in Event]]
+    assert (counts == counts.round()).to_numpy().all()
     assert events["cycles"]["full"] == pytest.approx(known["actual_cycles"].sum())
     assert (about["share"]["unsampled"] == 0) == bool({"--twice", "--roll-back"} & set(extra))
     assert (tmp_path / "trace.png").read_bytes()[:4] == b"\x89PNG"
@@ -156,6 +160,18 @@ def test_a_good_end_may_be_another_status_than_0(source: Path, tmp_path: Path) -
     assert result.exit_code == 1
     assert "exit status 3, expected 4: no more" in result.output
     assert json.loads((tmp_path / "summary.json").read_text())["complete"] is False
+
+
+def test_a_good_end_may_be_a_signal(tmp_path: Path) -> None:
+    (tmp_path / "ends.c").write_text(PROGRAM.replace("exit(atoi", "abort(), (void)(atoi"))
+    for kind in ("cycleclose", "phases"):
+        options = ("--interval", "20k", "--out", str(tmp_path / kind), "--exit-status")
+        result = CliRunner().invoke(main, [kind, *options, "134", str(tmp_path / "ends.c"), "3"])
+        assert result.exit_code == 0, result.output
+        assert "ended badly" not in result.output
+        result = CliRunner().invoke(main, [kind, *options, "139", str(tmp_path / "ends.c"), "3"])
+        assert result.exit_code == 1
+        assert "ended by signal 6 (SIGABRT), expected 139 (signal 11)\n" in result.output
 
 
 def test_a_bad_end_keeps_the_trace_and_says_so(source: Path, tmp_path: Path) -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from click.testing import CliRunner
 
 import emulator
 import measure
+from measure.cli import main
 from measure.verdict_files.pair_tables import pair_rows
 from tests.measure.library.library_campaign import ROOT, write_campaign
 
@@ -245,6 +249,77 @@ def test_programs_that_end_with_another_status_than_0(tmp_path: Path) -> None:
     assert trace.ending is None
     with pytest.raises(measure.CampaignError, match="exit_status: got 256, expected a whole number of at least 0"):
         measure.phases(source, exit_status=256)
+
+
+READS = """
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+static volatile int data[1 << 14];
+int main(int argc, char **argv) {
+    FILE *file = fopen(argv[1], "r"), *out = argc > 2 ? fopen(argv[2], "w") : stdout;
+    if (!file || !out || strcmp(getenv("HOW") ? getenv("HOW") : "", "so")) return 2;
+    long rounds = 0, sum = 0;
+    fscanf(file, "%ld", &rounds);
+    for (long k = 0; k < rounds; k++) for (long i = 0; i < 10000; i++) sum += data[i * 17 & 0x3fff];
+    fprintf(out, "%ld\\n", sum);
+    return 0;
+}
+"""
+
+
+def test_a_program_sees_files_and_variables_of_a_call(tmp_path: Path) -> None:
+    (tmp_path / "reads.c").write_text(READS)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "rounds.txt").write_text("20")
+    calls: tuple[Any, ...] = (measure.phases, measure.cycleclose)
+    for call in calls:
+        seen = {"files": {"/in": tmp_path / "data"}, "environment": {"HOW": "so"}, "interval_instructions": 20_000}
+        assert call(tmp_path / "reads.c", ["/in/rounds.txt"], **seen).ending is None
+        call(tmp_path / "reads.c", ["/in/rounds.txt", "/in/out.txt"], **seen, writable=["/in"])
+        assert (tmp_path / "data" / "out.txt").read_text() == "0\n"
+        (tmp_path / "data" / "out.txt").unlink()
+        rooted = {"root": tmp_path, "environment": {"HOW": "so"}, "interval_instructions": 20_000}
+        assert call(tmp_path / "reads.c", ["/data/rounds.txt"], **rooted).ending is None
+        with pytest.raises(measure.MeasureError, match="It ended before one interval"):
+            call(tmp_path / "reads.c", ["/in/rounds.txt"], interval_instructions=20_000)
+        with pytest.raises(measure.CampaignError, match="none"):
+            call(tmp_path / "reads.c", ["/in"], **(seen | {"files": {"/in": tmp_path / "none"}}))
+
+
+def test_phases_on_a_machine_say_what_the_command_says(tmp_path: Path) -> None:
+    write_campaign(tmp_path)
+    found = measure.phases(
+        tmp_path / "demo.c",
+        machine=MACHINE,
+        interval_instructions=20_000,
+        max_k=5,
+        settings=["memory.latency_cycles=99"],
+    )
+    assert found.table is not None
+    assert found.estimates is not None
+    assert found.homogeneity is not None
+    assert found.table["phase"].tolist() == found.labels.tolist()
+    assert found.table["cpi"].notna().all()
+    full = found.estimates[found.estimates["method"] == "full simulation"].set_index("metric")
+    assert full["value"]["cpi"] == pytest.approx(found.table["cycles"].sum() / found.table["instructions"].sum())
+    assert found.homogeneity.index.tolist() == ["program", *map(str, range(found.k))]
+    assert isinstance(found.warning, str)
+    arguments = ["phases", "--machine", str(MACHINE), "--interval", "20k", "--max-k", "5", "--no-picture"]
+    arguments += ["--set", "memory.latency_cycles=99", "--out", str(tmp_path / "out"), str(tmp_path / "demo.c")]
+    told = CliRunner().invoke(main, arguments)
+    assert told.exit_code == 0, told.output
+    assert pd.read_parquet(tmp_path / "out" / "trace.parquet").equals(found.table)
+    about = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert about["estimates"]["full simulation"]["cpi"]["value"] == full["value"]["cpi"]
+    assert about["wait_step"] == 0.2
+    faster = measure.phases(tmp_path / "demo.c", machine=MACHINE, interval_instructions=20_000, search="bisect", k=2)
+    assert faster.table is not None
+    assert faster.table["cycles"].sum() < found.table["cycles"].sum()
+    with pytest.raises(measure.CampaignError, match="unexpected keyword argument 'treshold'"):
+        measure.phases(tmp_path / "demo.c", treshold=0.1)
+    with pytest.raises(measure.CampaignError, match=r"machine: got .*, expected none for .*e.bb, a file of vectors"):
+        measure.phases(tmp_path / "e.bb", machine=MACHINE)
 
 
 def test_cycle_close_trace_and_its_deviation(tmp_path: Path) -> None:

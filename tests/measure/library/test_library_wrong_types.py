@@ -59,11 +59,39 @@ def refused(message: str) -> Any:
         (lambda: library.phases("x.c", simpoint32="no"), "simpoint32: got 'no', expected True or False"),
         (lambda: library.cycleclose("x.c", machine=3), "machine: got 3, expected a path (str or Path)"),
         (lambda: library.cycleclose("x.c", validate="no"), "validate: got 'no', expected True or False"),
+        (lambda: library.phases("x.c", machine=3), "machine: got 3, expected a path (str or Path)"),
+        (lambda: library.phases("x.c", settings=["a=1"]), "settings: got ['a=1'], expected a machine with it"),
+        (lambda: library.phases("x.c", wait_step=0.1), "wait_step: got 0.1, expected a machine with it"),
+        (lambda: library.phases("x.c", search="fast"), "search: got 'fast', expected one of all, bisect"),
     ],
 )  # fmt: skip
 def test_paths_and_truth_values(call: Callable[[], object], message: str) -> None:
     with refused(message):
         call()
+
+
+@pytest.mark.parametrize("call", [library.phases, library.cycleclose])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"files": "a.txt"}, "files: got 'a.txt', expected a mapping of guest paths to paths here, such as {'/data':"),
+        ({"files": ["a.txt"]}, "files: got ['a.txt'], expected a mapping of guest paths to paths here"),
+        ({"files": {"/a": 3}}, "files['/a']: got 3, expected a path (str or Path)"),
+        ({"files": {3: "a"}}, "files: got 3, expected a str as each key: a mapping of guest paths"),
+        ({"files": {"a": "a"}}, "files: got 'a', expected an absolute guest path as each key, such as '/a'"),
+        ({"root": 3}, "root: got 3, expected a path (str or Path)"),
+        ({"root": "none"}, "root: got 'none', expected a directory, which the program sees as /"),
+        ({"writable": "/data"}, "writable: got '/data', expected a list of guest paths: write ['/data']"),
+        ({"writable": ["/data"]}, "writable: /data is in no mapped directory. Files that the guest writes elsewhere"),
+        ({"environment": ["LANG=C"]}, "environment: got ['LANG=C'], expected a mapping of names to values, such as"),
+        ({"environment": {"LANG": 3}}, "environment['LANG']: got 3, expected the value as a str"),
+        ({"environment": {"LANG=C": ""}}, "environment: got 'LANG=C', expected a name without '=' as each key"),
+        ({"machine": "m.yaml", "settings": "a=1"}, "settings: got 'a=1', expected a list of changes KEY=VALUE: write"),
+    ],
+)
+def test_what_a_program_sees(call: Callable[..., object], arguments: dict[str, Any], message: str) -> None:
+    with refused(message):
+        call("x.c", **arguments)
 
 
 def test_a_result_stands_for_its_directory(result: measure.Result) -> None:

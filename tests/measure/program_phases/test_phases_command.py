@@ -276,10 +276,24 @@ def test_an_interval_longer_than_the_program_is_refused(traced: Path, tmp_path: 
         assert result.exit_code == 2
         assert re.search(
             r"--interval: got intervals of 50,000,000 instructions, but .*two\.c executes [\d,]+ in all: expected a "
-            r"shorter interval, [\d,]+ for about a hundred",
+            r"shorter interval, [\d,]+ for about 10\d of them, or more work",
             " ".join(result.output.split()),
         )
         assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("kind", ["phases", "cycleclose"])
+def test_a_program_shorter_than_any_interval_is_told_to_do_more(kind: str, tmp_path: Path) -> None:
+    program = tmp_path / "tiny.c"
+    program.write_text("int main(void) { return 0; }")
+    result = CliRunner().invoke(main, [kind, "--interval", "1000", "--out", str(tmp_path / "out"), str(program)])
+    assert result.exit_code == 2
+    assert re.search(
+        r"executes \d+ in all: an interval has 1,000 at least, so expected more work for the program by its arguments",
+        " ".join(result.output.split()),
+    )
+    result = CliRunner().invoke(main, [kind, "--interval", "1M", "--out", str(tmp_path / "out"), str(program)])
+    assert "an interval has 1,000 at least" in " ".join(result.output.split())
 
 
 def test_fewer_phases_than_asked_for_are_told(traced: Path, tmp_path: Path) -> None:

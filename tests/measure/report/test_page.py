@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+from measure.cycle_close.trace_page import CATEGORIES
 from measure.perturbation.finding import RESULTS, Finding
 from measure.perturbation.findings import advice_on
 from measure.report.elements import code_markup
@@ -28,6 +32,7 @@ from tests.measure.report.page_structure import problems
 from tests.measure.report.synthetic_report import synthetic_report
 
 MOST_BYTES = 2_000_000
+STYLE = Path(__file__).parents[3] / "measure" / "report" / "style.css"
 
 
 @pytest.fixture(scope="module")
@@ -269,6 +274,39 @@ def test_text_stands_out_from_what_is_behind_it(page: str) -> None:
             for name, text in texts.items():
                 if behind != "spot" or name != "muted":
                     assert contrast(text, whole[behind]) >= 4.5, f"{name} {text} on {behind} {whole[behind]}"
+
+
+# What eyes without one kind of cones make of linear red, green and blue (Machado, Oliveira and Fernandes, 2009).
+EYES = np.array([
+    np.eye(3),
+    [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+    [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+])  # fmt: skip
+TO_XYZ = np.array(
+    [[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.0721750], [0.0193339, 0.1191920, 0.9503041]]
+)
+
+
+def seen(colour: str, eyes: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The colour in CIELAB, where equal distances look about alike."""
+    parts = np.array([int(colour[n : n + 2], 16) / 255 for n in (1, 3, 5)])
+    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    x, y, z = TO_XYZ @ np.clip(eyes @ linear, 0, 1) / TO_XYZ.sum(axis=1)
+    x, y, z = (np.cbrt(one) if one > 0.008856 else 7.787 * one + 16 / 116 for one in (x, y, z))
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+def test_how_intervals_were_obtained_can_be_told_apart_by_all_eyes() -> None:
+    """In the light theme, blue and slate were as dark as one another, and 18 apart for eyes without cones for blue."""
+    light, dark = re.findall(r":root \{([^}]*)\}", STYLE.read_text())[:2]
+    for theme in (light, dark):
+        colours = dict(re.findall(r"--([\w-]+):(#\w{6});", theme))
+        used = [colours["link" if style == "fourth" else style] for _, style in CATEGORIES]
+        paper = colours.get("paper", "#ffffff")
+        assert all(contrast(one, paper) >= 3 for one in used)  # WCAG 2.2, success criterion 1.4.11
+        for eyes, (one, other) in itertools.product(EYES, itertools.combinations(used, 2)):
+            assert np.linalg.norm(seen(one, eyes) - seen(other, eyes)) >= 28, (one, other)
 
 
 class _Links(HTMLParser):

@@ -169,6 +169,20 @@ def test_a_sampler_in_a_program_that_executes_another_is_refused(tmp_path: Path)
         EmulatedTarget().execute(spec)
 
 
+def test_an_end_by_a_signal_is_an_exit_status_as_a_shell_has_it(tmp_path: Path) -> None:
+    program = PROGRAM.replace("return 0;", "raise(6); return 0;").replace("<stdio.h>", "<stdio.h>\n#include <signal.h>")
+    itself = sampling_itself(tmp_path, program, {"event": "entry", "function": "main"})
+    binary = str(build_program([tmp_path / "program.c"], ["-O1"]).elf_path)
+    spec = replace(itself, binary=binary, counters=(), sampling_mode="ideal")
+    with pytest.raises(RunError, match=r"^ended by signal 6 \(SIGABRT\)"):
+        EmulatedTarget().execute(spec)
+    with pytest.raises(RunError, match=r"^ended by signal 6 \(SIGABRT\), expected 143 \(signal 15\)"):
+        EmulatedTarget().execute(replace(spec, exit_status=143))
+    assert EmulatedTarget().execute(replace(spec, exit_status=134)).trace.n_records > 100
+    with pytest.raises(RunError, match=r"the sampler in it could write its last records: expected sampling mode ideal"):
+        EmulatedTarget().execute(replace(itself, exit_status=134))
+
+
 def test_the_machine_reads_what_the_sampler_in_a_single_process_reads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
