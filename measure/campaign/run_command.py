@@ -31,7 +31,7 @@ from measure.result_files import SUMMARY_NAME, check_results_place, write_result
 from measure.run_types import HOST, RunSpec
 from measure.runs.campaign_file import load_campaign
 from measure.runs.campaign_model import Campaign
-from measure.runs.executor import Outcome, Workers, execute_plan
+from measure.runs.executor import Failure, Outcome, Workers, execute_plan
 from measure.runs.looks import after_look, load_history
 from measure.runs.plan import Plan, make_plan
 from measure.runs.plan_file import FILE_NAME, load_plan, save_plan
@@ -189,13 +189,16 @@ def _with_truth(plan: Plan, directory: Path) -> CampaignResult:
 
 
 def _stored(result: CampaignResult, directory: Path) -> Outcome:
+    """What became of the runs of ``result``, as ``directory`` has it."""
     with Store(directory) as store:
         found = [store.load(key, spec) for key, spec in zip(result.keys, result.specs, strict=True)]
+        reasons = store.failures()
     runs = tuple(run for run, _ in found if run is not None)
-    warnings = [f"{damage}; `measure run` makes its run again." for _, damage in found if damage]
-    if len(runs) < len(found):
-        warnings.append(f"{len(found) - len(runs)} of {len(found)} runs are missing: `measure run` makes them.")
-    return Outcome(runs, (), len(runs), tuple(warnings))
+    warnings = tuple(f"{damage}; `measure run` makes its run again." for _, damage in found if damage)
+    absent = [(key, spec) for key, spec, (run, _) in zip(result.keys, result.specs, found, strict=True) if run is None]
+    failures = tuple(Failure(spec, RunError(reasons[key])) for key, spec in absent if key in reasons)
+    untried = tuple(spec for key, spec in absent if key not in reasons)
+    return Outcome(runs, failures, len(runs), warnings, untried)
 
 
 def _plan(

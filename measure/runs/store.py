@@ -103,6 +103,10 @@ class Store:
         known = [one for one in seconds if one is not None]
         return len(seconds), median(known) if known else math.nan
 
+    def failures(self) -> dict[str, str]:
+        """By key of each run that failed: the reason."""
+        return dict(self._ledger.execute("select key, reason from runs where state = 'failed'"))
+
     def load(self, key: str, spec: RunSpec) -> tuple[Run | None, str | None]:
         """The run and None; without a whole file, None and the damage of its file, if there is one."""
         path = self.trace_path(key)
