@@ -33,6 +33,8 @@ from measure.runs.plan import Plan
 from measure.stats.correlation import Correlations, spearman
 from measure.verdict_files.summary_file import PERTURB_FORMAT, SUMMARY_FORMAT, SUMMARY_SCHEMA
 
+_NO_CONTROLS_YET = "they are judged when all planned runs are made"
+
 
 def baselines_of(plan: Plan, outcome: Outcome) -> list[Run]:
     """The runs of the baseline. Raises `MeasureError` with fewer than 2."""
@@ -90,7 +92,7 @@ def analyse(
             )
         )
     controls = None
-    if campaign.has_controls and runs_of(outcome.runs, NULL_CONTROL):
+    if campaign.has_controls and not outcome.untried and runs_of(outcome.runs, NULL_CONTROL):
         progress("controls")
         controls = judge_controls(comparison, runs_of(outcome.runs, NULL_CONTROL))
     without_runs = _variants_without_runs(plan, outcome)
@@ -119,7 +121,7 @@ def analyse(
         interval=campaign.sampling.described,
         metric_findings=uninformative,
         outlying_runs=outlying,
-        controls=controls.text if controls else "",
+        controls=controls.text if controls else _NO_CONTROLS_YET if campaign.has_controls and outcome.untried else "",
         without_runs=without_runs,
     )
 

@@ -138,3 +138,20 @@ def test_a_variant_whose_runs_were_never_made_is_open_in_continuous_integration(
     assert told.startswith("!! 6 of 24 runs are missing: `measure run` makes them.")
     assert "!! rare has no verdict: none of its 6 runs is there (6 not made yet)." in told
     assert json.loads((folder / "out" / "verdicts.json").read_text())["verdict"] != "equivalent"
+
+
+def test_controls_raise_no_alarm_while_planned_runs_are_missing(folder: Path) -> None:
+    (folder / "c.yaml").write_text(
+        CAMPAIGN.replace("fails: [failing], light: [rounds], both: [rounds, failing]", "a: [rounds]")
+    )
+    assert run(folder).exit_code == 0
+    for one in json.loads((folder / "out" / "plan.json").read_text())["runs"]:
+        if one["spec"]["replicate"] > 1:
+            (folder / "out" / "traces" / f"{one['key']}.parquet").unlink()
+    result = command("report", folder / "out")
+    assert result.exit_code == 0, result.output
+    told = words(result)
+    assert told.startswith("!! 12 of 18 runs are missing: `measure run` makes them.")
+    assert told.count("!!") == 1
+    assert "control was not found" not in told
+    assert "Controls: they are judged when all planned runs are made" in told
