@@ -255,8 +255,9 @@ def _findings(
     if any(one.kind == "software" and one.problem == "no events" for one in uninformative):
         found.append(
             Finding(
-                f"`measure run --counts {given}` shows where the metrics without events "
-                "would count: give the program an input that gets there, or take them out.",
+                f"`measure run --counts {given}` shows where the metrics without events in the records count, and "
+                "whether they do so outside of records (before the first, or after the last): give the program an "
+                "input with which they happen in between, or take them out.",
                 "next",
             )
         )
