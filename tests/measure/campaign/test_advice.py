@@ -452,3 +452,16 @@ def test_a_printed_command_sets_a_key_once() -> None:
         advice([variant("x", "ab", "perturbed")], counted, metrics, words_of_campaign("", ["seed=3"]))
     )
     assert "`measure partition CAMPAIGN.yaml --set seed=4 --out results/mine-seed4`" in partition
+
+
+def test_a_new_campaign_is_put_beside_the_results_in_use() -> None:
+    campaign = campaign_of(x=("a", "b"))
+    (finding,) = more_runs([opened("x", "inconclusive", 5)], campaign, FILE, looks=1)
+    assert "--out results/mine-seed4`" in finding.text
+    assert "--out '/data/my runs/first'-seed4`" in finding.text_in("'/data/my runs/first'")
+    counted = {"x": Counted({"a": 1.0, "b": 1.0}, (), 1.0)}
+    told = advice([variant("x", "ab", "perturbed")], counted, campaign, FILE)
+    (search,) = [one for one in told if "measure partition" in one.text]
+    assert "--out results/mine-seed4`" in search.text
+    assert "`measure explain /data/first` says why" in search.text_in("/data/first")
+    assert "--set seed=4 --out /data/first-seed4`" in search.text_in("/data/first")
