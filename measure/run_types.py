@@ -125,7 +125,7 @@ def ended_with(status: int, expected: int) -> str:
     return f"ended with exit status {status}{wanted}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RunSpec:
     """The complete specification of one run: two equal specs give the same trace, to the bit.
 
@@ -175,6 +175,9 @@ class RunSpec:
     exit_status: int = 0
     second_run: SecondRun | None = None
     program_name: str | None = None
+
+    def __repr__(self) -> str:
+        return f"<RunSpec of run {self.replicate} of {self.variant!r}, seed {self.seed}>"
 
     @classmethod
     def from_json(cls, saved: dict[str, Any]) -> RunSpec:
@@ -255,7 +258,7 @@ class RunSpec:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Trace:
     """Events per interval. ``boundaries_cycles``, ``boundaries_instructions``: (n+1,) int64; ``values``:
     (n, m) int64; ``metrics``: (m,) names, hardware first.
@@ -267,6 +270,9 @@ class Trace:
     boundaries_instructions: NDArray[np.int64]
     values: NDArray[np.int64]
     metrics: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return f"<Trace of {self.n_records:,} records, {len(self.metrics)} metrics>"
 
     @property
     def n_records(self) -> int:
@@ -292,7 +298,7 @@ class Trace:
         return replace(self, values=self.values[:, kept], metrics=tuple(self.metrics[n] for n in kept))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
     """A finished run: its spec, its trace, and totals over the whole program (not only whole intervals)."""
 
@@ -302,3 +308,6 @@ class Run:
     total_cycles: int
     seconds: float
     stdout_tail: str
+
+    def __repr__(self) -> str:
+        return f"<Run {self.spec.replicate} of {self.spec.variant!r}: {self.trace!r}>"

@@ -85,3 +85,9 @@ def test_a_finished_run_is_not_lost_and_lets_the_others_be_made(tmp_path: Path) 
     outcome, cancelled = executed([both[1], both[0], fake_spec(2)], tmp_path, ended=2)
     assert not any(cancelled)
     assert (len(outcome.runs), outcome.too_short) == (2, "")
+
+
+def test_runs_have_a_short_repr() -> None:
+    run = make_run(fake_spec(3))
+    assert repr(run) == "<Run 3 of 'baseline': <Trace of 300 records, 2 metrics>>"
+    assert repr(fake_spec(3)) == "<RunSpec of run 3 of 'baseline', seed 3>"
