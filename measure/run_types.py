@@ -300,7 +300,10 @@ class Trace:
 
 @dataclass(frozen=True, repr=False)
 class Run:
-    """A finished run: its spec, its trace, and totals over the whole program (not only whole intervals)."""
+    """A finished run: its spec, its trace, and totals over the whole program (not only whole intervals).
+
+    ``starts_tasks``: whether the program started threads or processes, as far as its target knows.
+    """
 
     spec: RunSpec
     trace: Trace
@@ -308,6 +311,7 @@ class Run:
     total_cycles: int
     seconds: float
     stdout_tail: str
+    starts_tasks: bool = False
 
     def __repr__(self) -> str:
         return f"<Run {self.spec.replicate} of {self.spec.variant!r}: {self.trace!r}>"

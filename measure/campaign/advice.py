@@ -37,13 +37,15 @@ class Counted:
 
     ``events``: by metric that counts events; ``sums``: metrics that add up an expression, whose counter does not show
     how often it grew. ``added_instructions``: over the mean baseline. ``free``: metrics that the machine counts at no
-    cost or a second run counts, which are in neither.
+    cost or a second run counts, which are in neither. ``starts_tasks``: whether the program starts threads or
+    processes, of which no second run counts anything.
     """
 
     events: Mapping[str, float]
     sums: tuple[str, ...]
     added_instructions: float
     free: tuple[str, ...] = ()
+    starts_tasks: bool = False
 
 
 def advice(
@@ -98,9 +100,11 @@ def advice(
         if counted[variant.name].free:
             text = (
                 f"{variant.name} collects one metric only, and without an instruction of a counter, so a rarer event "
-                "does not help: count at another place, where the compiler makes the same code, or with `method: "
-                "second_run`, which keeps the measured program plain."
+                "does not help: count at another place, where the compiler makes the same code"
             )
+            if not counted[variant.name].starts_tasks:
+                text += ", or with `method: second_run`, which keeps the measured program plain"
+            text += "."
         else:
             text = (
                 f"{variant.name} collects one metric only, which cannot be split: count a rarer event, or fewer places "

@@ -213,7 +213,7 @@ def _counted(plan: Plan, outcome: Outcome) -> dict[str, Counted]:
             if runs and metric not in sums
         }
         added = float(np.mean([run.total_instructions for run in runs])) - baseline if runs else 0.0
-        found[variant] = Counted(events, sums, added, free)
+        found[variant] = Counted(events, sums, added, free, any(run.starts_tasks for run in outcome.runs))
     return found
 
 

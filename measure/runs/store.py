@@ -134,7 +134,7 @@ def _write_parquet(path: Path, run: Run) -> None:
     about = {
         "format": _FORMAT, "metrics": list(trace.metrics), "spec": asdict(run.spec),
         "total_instructions": run.total_instructions, "total_cycles": run.total_cycles,
-        "seconds": run.seconds, "stdout_tail": run.stdout_tail,
+        "seconds": run.seconds, "stdout_tail": run.stdout_tail, "starts_tasks": run.starts_tasks,
         "standard_error": {metric: standard_error(period) for metric, period in run.spec.sampled},
     }  # fmt: skip
     table = pa.table(columns).replace_schema_metadata({"perturbation": json.dumps(about)})
@@ -169,4 +169,5 @@ def read_run(path: Path, spec: RunSpec) -> Run:
         about["total_cycles"],
         about["seconds"],
         about["stdout_tail"],
+        about.get("starts_tasks", False),
     )

@@ -465,3 +465,12 @@ def test_a_new_campaign_is_put_beside_the_results_in_use() -> None:
     assert "--out results/mine-seed4`" in search.text
     assert "`measure explain /data/first` says why" in search.text_in("/data/first")
     assert "--set seed=4 --out /data/first-seed4`" in search.text_in("/data/first")
+
+
+def test_no_second_run_is_advised_for_a_program_with_threads() -> None:
+    campaign = campaign_of(x=("a",))
+    for starts_tasks in (False, True):
+        counted = {"x": Counted({}, (), 1.0, ("a",), starts_tasks)}
+        told = " ".join(texts(advice([variant("x", "a", "perturbed")], counted, campaign, FILE)))
+        assert "where the compiler makes the same code" in told
+        assert ("with `method: second_run`" in told) == (not starts_tasks)

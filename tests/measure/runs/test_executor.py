@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -91,3 +92,14 @@ def test_runs_have_a_short_repr() -> None:
     run = make_run(fake_spec(3))
     assert repr(run) == "<Run 3 of 'baseline': <Trace of 300 records, 2 metrics>>"
     assert repr(fake_spec(3)) == "<RunSpec of run 3 of 'baseline', seed 3>"
+
+
+def test_a_stored_run_keeps_whether_the_program_started_threads(tmp_path: Path) -> None:
+    run = make_run(fake_spec(0))
+    assert isinstance(run, Run)
+    with Store(tmp_path) as store:
+        for key, starts_tasks in (("one", False), ("other", True)):
+            store.save(key, replace(run, starts_tasks=starts_tasks))
+            found, _ = store.load(key, run.spec)
+            assert found is not None
+            assert found.starts_tasks == starts_tasks
