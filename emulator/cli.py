@@ -14,6 +14,7 @@ from common.interrupts import TERMINATED, exit_status, terminable
 from common.listed_names import listed
 from common.settings_option import settings_option
 from common.startup import starting
+from common.text_encoding import AnyTextCommand
 from emulator.cache_command import clear_cache, show_cache
 from emulator.guest_options import Guest, about_hidden_files, guest_options, tell_misplaced_options
 
@@ -70,6 +71,7 @@ def _list_system_calls(context: click.Context, _: click.Parameter, wanted: bool)
 
 
 @click.command(
+    cls=AnyTextCommand,
     context_settings={"allow_interspersed_args": False},
     epilog="""Examples:
 

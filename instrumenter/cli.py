@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from common.atomic_files import move_file, workspace
+from common.text_encoding import AnyTextCommand
 
 if TYPE_CHECKING:
     from instrumenter.building.generated_sources import Generated
@@ -19,6 +20,7 @@ USAGE_ERROR, WORK_FAILED = 2, 1
 
 
 @click.command(
+    cls=AnyTextCommand,
     epilog="""Example, and a SPEC.yaml in short:
 
 \b

@@ -11,6 +11,7 @@ import click
 from common.interrupts import Terminated, exit_status, interruptible, terminable
 from common.settings_option import settings_option
 from common.startup import rest_linear_algebra
+from common.text_encoding import any_text
 from measure.console.output import command_console
 from measure.console.run_options import run_options
 from measure.cycle_close.cli import cycleclose
@@ -42,7 +43,7 @@ class _Commands(click.Group):
         rest_linear_algebra()
         makes_runs = not _NO_RUNS & set(context.args)
         try:
-            with interruptible(), terminable():
+            with any_text("measure"), interruptible(), terminable():
                 return super().invoke(context)
         except MeasureError as error:
             click.echo(f"measure: {error}", err=True)

@@ -35,6 +35,10 @@ class RunError(MeasureError):
         self.program_status, self.at_limit = program_status, at_limit
 
 
+class TakesTurnsError(RunError):
+    """The program starts threads or processes, so that a second run has no place for what it counts."""
+
+
 class FewRecordsError(RunError):
     """The program is too short for the sampling interval, so that the trace of a run has too few records."""
 

@@ -91,6 +91,20 @@ def check_results_place(directory: Path, command: str = "", campaign: str = "", 
         check_own_results(directory, command, campaign, program)
 
 
+def is_writable(directory: Path) -> bool:
+    """Whether files can be made and replaced in ``directory``, which is there."""
+    return os.access(directory, os.W_OK | os.X_OK)
+
+
+def check_writable_results(directory: Path, what: str) -> None:
+    """Check before the work that ``what`` can be put beside the results in ``directory``. Raises `StoreError`."""
+    if not is_writable(directory):
+        raise StoreError(
+            f"{directory} cannot be written, and {what} there: copy the directory to a place where you may write "
+            f"(`cp -r`), and give the copy"
+        )
+
+
 def check_own_results(directory: Path, command: str, campaign: str = "", program: Path | None = None) -> None:
     """Check before the work that results in ``directory``, if there are any, may be replaced by those of ``command``.
 

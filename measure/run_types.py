@@ -119,7 +119,7 @@ class SecondRun:
     instructions: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RunSpec:
     """The complete specification of one run: two equal specs give the same trace, to the bit.
 
@@ -169,6 +169,9 @@ class RunSpec:
     exit_status: int = 0
     second_run: SecondRun | None = None
     program_name: str | None = None
+
+    def __repr__(self) -> str:
+        return f"<RunSpec of run {self.replicate} of {self.variant!r}, seed {self.seed}>"
 
     @classmethod
     def from_json(cls, saved: dict[str, Any]) -> RunSpec:
@@ -249,7 +252,7 @@ class RunSpec:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Trace:
     """Events per interval. ``boundaries_cycles``, ``boundaries_instructions``: (n+1,) int64; ``values``:
     (n, m) int64; ``metrics``: (m,) names, hardware first.
@@ -261,6 +264,9 @@ class Trace:
     boundaries_instructions: NDArray[np.int64]
     values: NDArray[np.int64]
     metrics: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return f"<Trace of {self.n_records:,} records, {len(self.metrics)} metrics>"
 
     @property
     def n_records(self) -> int:
@@ -286,9 +292,12 @@ class Trace:
         return replace(self, values=self.values[:, kept], metrics=tuple(self.metrics[n] for n in kept))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
-    """A finished run: its spec, its trace, and totals over the whole program (not only whole intervals)."""
+    """A finished run: its spec, its trace, and totals over the whole program (not only whole intervals).
+
+    ``starts_tasks``: whether the program started threads or processes, as far as its target knows.
+    """
 
     spec: RunSpec
     trace: Trace
@@ -296,3 +305,7 @@ class Run:
     total_cycles: int
     seconds: float
     stdout_tail: str
+    starts_tasks: bool = False
+
+    def __repr__(self) -> str:
+        return f"<Run {self.spec.replicate} of {self.spec.variant!r}: {self.trace!r}>"

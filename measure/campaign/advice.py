@@ -37,13 +37,15 @@ class Counted:
 
     ``events``: by metric that counts events; ``sums``: metrics that add up an expression, whose counter does not show
     how often it grew. ``added_instructions``: over the mean baseline. ``free``: metrics that the machine counts at no
-    cost or a second run counts, which are in neither.
+    cost or a second run counts, which are in neither. ``starts_tasks``: whether the program starts threads or
+    processes, of which no second run counts anything.
     """
 
     events: Mapping[str, float]
     sums: tuple[str, ...]
     added_instructions: float
     free: tuple[str, ...] = ()
+    starts_tasks: bool = False
 
 
 def advice(
@@ -74,15 +76,19 @@ def advice(
     if all_perturbed:
         split = ""
         if any(len(variant.software_metrics) > 1 for variant in all_perturbed) and not _is_partition(campaign):
-            search = _settings_once(f"measure partition {campaign_words}{_anew(campaign)}")
+            search = _settings_once(f"measure partition {campaign_words}")
+            if (
+                not campaign.cumulative and len(campaign.variants) == 1
+            ):  # it may be what a search has found: measure anew
+                search = _anew(search, campaign)
             split = (
                 f"; `{search}` looks for the fewest sets of these metrics that are each shown to change no relation by "
                 "more than delta"
             )
         what = f"says why and tries remedies{split}."
         found.append(
-            Finding(
-                f"`measure explain`, given the directory of these results, {what}", "next",
+            replace(
+                _next(f"`measure explain`, given the directory of these results, {what}", campaign),
                 in_results=f"`measure explain {RESULTS}` {what}",
             )
         )  # fmt: skip
@@ -94,9 +100,11 @@ def advice(
         if counted[variant.name].free:
             text = (
                 f"{variant.name} collects one metric only, and without an instruction of a counter, so a rarer event "
-                "does not help: count at another place, where the compiler makes the same code, or with `method: "
-                "second_run`, which keeps the measured program plain."
+                "does not help: count at another place, where the compiler makes the same code"
             )
+            if not counted[variant.name].starts_tasks:
+                text += ", or with `method: second_run`, which keeps the measured program plain"
+            text += "."
         else:
             text = (
                 f"{variant.name} collects one metric only, which cannot be split: count a rarer event, or fewer places "
@@ -164,7 +172,7 @@ def more_runs(
     elif changed:
         what = f"show whether the change of {', '.join(changed)} exceeds delta"
         sentences.append(_by_more_runs(what, changed, campaign, campaign_words, looks, run_seconds))
-    return [Finding(text, "next") for text in sentences]
+    return [_next(text, campaign) for text in sentences]
 
 
 def _by_more_runs(
@@ -182,12 +190,17 @@ def _is_partition(campaign: Campaign) -> bool:
     return not campaign.cumulative and len(campaign.variants) > 1 and len(collected) == len(set(collected))
 
 
-def _anew(campaign: Campaign) -> str:
-    """Options that make a search measure anew, where the campaign's only variant may be what a search has found."""
-    if campaign.cumulative or len(campaign.variants) != 1:
-        return ""
+def _next(text: str, campaign: Campaign) -> Finding:
+    """What to do next, with the place of the results in ``text`` as `RESULTS`: their default place if it is unknown."""
+    default = shlex.quote(f"results/{campaign.name}")
+    return Finding(text.replace(RESULTS, default), "next", in_results=text if RESULTS in text else "")
+
+
+def _anew(command: str, campaign: Campaign, name: str = "") -> str:
+    """``command`` with another seed, and results of its own beside those of ``campaign``, called after ``name`` or the
+    seed."""
     seed = campaign.seed + 1
-    return f" --set seed={seed} --out {shlex.quote(f'results/{campaign.name}-seed{seed}')}"
+    return f"{_settings_once(f'{command} --set seed={seed}')} --out {RESULTS}-{shlex.quote(name or f'seed{seed}')}"
 
 
 def _split_groups(
@@ -221,10 +234,10 @@ def _split_groups(
     how = _new_campaign(command, campaign, planned_runs(larger), 0.0, f"split{campaign.seed + 1}")
     own = "a variant of its own" if len(apart) == 1 else "variants of their own"
     return [
-        Finding(
+        _next(
             f"the variants share no metric, so they are a partition already, of which only {', '.join(split)} must "
             f"be split: {how}, with {', '.join(apart)} in {own}.",
-            "next",
+            campaign,
         )
     ]
 
@@ -255,7 +268,7 @@ def even_records(
     command = " ".join([f"measure run {campaign_words}", *(f"--set {shlex.quote(one)}" for one in settings)])
     how = _new_campaign(command, campaign, planned_runs(campaign), run_seconds, "instructions")
     return [
-        Finding(f"records of {every} are even, so that verdicts rest on relations of metrics alone: {how}.", "next")
+        _next(f"records of {every} are even, so that verdicts rest on relations of metrics alone: {how}.", campaign)
     ]
 
 
@@ -328,11 +341,8 @@ def _with_more(more: int, campaign: Campaign, campaign_words: str, looks: int, r
 
 
 def _new_campaign(command: str, campaign: Campaign, runs: int, run_seconds: float, name: str = "") -> str:
-    """``command`` with another seed and results of its own, called after ``name`` or the seed; and what it makes."""
-    seed = campaign.seed + 1
-    results = f"results/{campaign.name}-{name or f'seed{seed}'}"
-    command = _settings_once(f"{command} --set seed={seed} --out {shlex.quote(results)}")
-    return f"`{command}` makes a new campaign of {_price(runs, run_seconds)}"
+    """`_anew`, and what it makes."""
+    return f"`{_anew(command, campaign, name)}` makes a new campaign of {_price(runs, run_seconds)}"
 
 
 def _settings_once(command: str) -> str:

@@ -26,12 +26,14 @@ from measure.perturbation.analysis_types import BROKEN, VERDICTS, Perturbation
 from measure.perturbation.finding import Finding
 from measure.perturbation.similarity import Aligner, align_in_threads
 from measure.perturbation.uninformative_metrics import PROBLEMS, MetricFinding, metric_findings
-from measure.report.model import ReportData, Signals, VariantReport, findings_on_comparisons
+from measure.report.model import ReportData, Signals, VariantReport, VariantWithoutRuns, findings_on_comparisons
 from measure.run_types import BASELINE, NULL_CONTROL, Run
 from measure.runs.executor import Outcome
 from measure.runs.plan import Plan
 from measure.stats.correlation import Correlations, spearman
 from measure.verdict_files.summary_file import PERTURB_FORMAT, SUMMARY_FORMAT, SUMMARY_SCHEMA
+
+_NO_CONTROLS_YET = "they are judged when all planned runs are made"
 
 
 def baselines_of(plan: Plan, outcome: Outcome) -> list[Run]:
@@ -90,11 +92,12 @@ def analyse(
             )
         )
     controls = None
-    if campaign.has_controls and runs_of(outcome.runs, NULL_CONTROL):
+    if campaign.has_controls and not outcome.untried and runs_of(outcome.runs, NULL_CONTROL):
         progress("controls")
         controls = judge_controls(comparison, runs_of(outcome.runs, NULL_CONTROL))
+    without_runs = _variants_without_runs(plan, outcome)
     counts = f"{len(baselines)} baselines"
-    counts += f", {_numbers_of_runs(variants)} of each variant" if variants else ""
+    counts += f", {_numbers_of_runs(plan, outcome)} of each variant" if campaign.variant_sets() else ""
     records = int(np.median([run.trace.n_records for run in outcome.runs]))
     return ReportData(
         title=campaign.name,
@@ -104,7 +107,11 @@ def analyse(
         baseline_rho=np.array([one.rho for one in baseline_correlations]),
         baseline_example=_signals("baseline", baselines[0]),
         variants=tuple(variants),
-        invalidating=invalid_figures(plan, outcome, controls),
+        invalidating=(
+            *outcome.incomplete,
+            *(f"{one.name} has no verdict: {one.reason}." for one in without_runs),
+            *invalid_figures(plan, outcome, controls),
+        ),
         said=(
             *map(Finding, (*outcome.warnings, *plan.history.warnings(campaign))),
             *how_to_look(outlying, plan),
@@ -114,7 +121,8 @@ def analyse(
         interval=campaign.sampling.described,
         metric_findings=uninformative,
         outlying_runs=outlying,
-        controls=controls.text if controls else "",
+        controls=controls.text if controls else _NO_CONTROLS_YET if campaign.has_controls and outcome.untried else "",
+        without_runs=without_runs,
     )
 
 
@@ -151,6 +159,19 @@ def _runs_of_variants(plan: Plan, outcome: Outcome) -> dict[str, list[Run]]:
     """The runs of each variant that has any."""
     found = {name: runs_of(outcome.runs, name) for name in plan.campaign.variant_sets()}
     return {name: runs for name, runs in found.items() if runs}
+
+
+def _variants_without_runs(plan: Plan, outcome: Outcome) -> tuple[VariantWithoutRuns, ...]:
+    """The variants of which no run is there, with the reason."""
+    found = []
+    for name, metrics in plan.campaign.variant_sets().items():
+        if runs_of(outcome.runs, name):
+            continue
+        failed = sum(one.spec.variant == name for one in outcome.failures)
+        untried = sum(spec.variant == name for spec in outcome.untried)
+        why = ", ".join([*([f"{failed} failed"] if failed else []), *([f"{untried} not made yet"] if untried else [])])
+        found.append(VariantWithoutRuns(name, metrics, f"none of its {failed + untried} runs is there ({why})"))
+    return tuple(found)
 
 
 def findings_of_variant(found: Sequence[MetricFinding], variant: str) -> tuple[MetricFinding, ...]:
@@ -192,7 +213,7 @@ def _counted(plan: Plan, outcome: Outcome) -> dict[str, Counted]:
             if runs and metric not in sums
         }
         added = float(np.mean([run.total_instructions for run in runs])) - baseline if runs else 0.0
-        found[variant] = Counted(events, sums, added, free)
+        found[variant] = Counted(events, sums, added, free, any(run.starts_tasks for run in outcome.runs))
     return found
 
 
@@ -205,9 +226,9 @@ def _code_percent(plan: Plan, variant: str) -> float:
     return 100 * (plan.builds[variant][0].static_instructions / before - 1) if before else float("nan")
 
 
-def _numbers_of_runs(variants: Sequence[VariantReport]) -> str:
+def _numbers_of_runs(plan: Plan, outcome: Outcome) -> str:
     """How many runs each variant has: ``8 runs``, or ``5 to 8 runs`` where some are missing."""
-    numbers = sorted({len(variant.cycles_percent) for variant in variants})
+    numbers = sorted({len(runs_of(outcome.runs, name)) for name in plan.campaign.variant_sets()})
     return f"{f'{numbers[0]} to ' if len(numbers) > 1 else ''}{numbers[-1]} run{'' if numbers == [1] else 's'}"
 
 
@@ -234,8 +255,9 @@ def _findings(
     if any(one.kind == "software" and one.problem == "no events" for one in uninformative):
         found.append(
             Finding(
-                f"`measure run --counts {given}` shows where the metrics without events "
-                "would count: give the program an input that gets there, or take them out.",
+                f"`measure run --counts {given}` shows where the metrics without events in the records count, and "
+                "whether they do so outside of records (before the first, or after the last): give the program an "
+                "input with which they happen in between, or take them out.",
                 "next",
             )
         )
@@ -267,7 +289,8 @@ def summary(data: ReportData, outcome: Outcome) -> dict[str, Any]:
         "failures": [
             {"variant": f.spec.variant, "replicate": f.spec.replicate, "reason": f.reason} for f in outcome.failures
         ],
-        "variants": {variant.name: _variant_summary(variant) for variant in data.variants},
+        "variants": {variant.name: _variant_summary(variant) for variant in data.variants}
+        | {variant.name: _summary_without_runs(variant) for variant in data.without_runs},
         "invalidating": list(data.invalidating),
         "findings": list(data.all_findings),
         "provenance": dict(data.provenance),
@@ -292,9 +315,22 @@ def _variant_summary(variant: VariantReport) -> dict[str, Any]:
     }
 
 
+def _summary_without_runs(variant: VariantWithoutRuns) -> dict[str, Any]:
+    """The entry in summary.json of a variant that could not be compared."""
+    compared = ("inner", "outer_joint", "outer_held_out")
+    return {
+        "verdict": variant.verdict,
+        "caveat": None,
+        "in_words": {kind: f"no verdict: {variant.reason}" if kind == "inner" else None for kind in compared},
+        "software_metrics": list(variant.software_metrics),
+        "overhead_percent": dict.fromkeys(("instructions", "cycles", "code")),
+        **dict.fromkeys(compared),
+    }
+
+
 _PERTURBATION_JSON = {
     "type": ["object", "null"],
-    "description": f"kind, verdict ({' | '.join(VERDICTS)}), p_value (familywise), "
+    "description": f"null: not compared; kind, verdict ({' | '.join(VERDICTS)}), p_value (familywise), "
     "delta, alpha (a chance of a false alarm that all comparisons share), comparisons (their number), together (how "
     "many of them were tested together with this one: familywise is over the pairs of all of these, at alpha * "
     "together / comparisons; in a paired campaign all are), paired, run counts, findings, and pairs, the worst first: "
@@ -410,8 +446,9 @@ SUMMARY_JSON_SCHEMA: dict[str, Any] = {
         },
         "invalidating": {
             "type": "array",
-            "description": "What makes figures or verdicts wrong: events that no record has, counts that are too low, "
-            "OpenMP that was left out, controls that failed; to be read before everything else",
+            "description": "What makes figures or verdicts wrong: runs that are missing or failed, variants that have "
+            "no runs, events that no record has, counts that are too low, OpenMP that was left out, controls that "
+            "failed; to be read before everything else",
             "items": {"type": "string"},
         },
         "findings": {

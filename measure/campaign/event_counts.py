@@ -116,11 +116,10 @@ def count_events(
     run = run_untimed(campaign, build.elf_path, {m: (at.symbol, at.offset_bytes) for m, at in build.counters.items()})
     in_second_run = campaign.in_second_run(tuple(campaign.software_metrics))
     if run.starts_tasks and in_second_run:
-        raise CampaignError(
-            f"{document.where('software_metrics', in_second_run[0], 'method')}: got method second_run for "
-            f"{in_second_run[0]}, but the program starts threads or processes, which take turns otherwise in a second "
-            "run: expected another method"
-        )
+        from measure.runs.plan import no_second_run
+        from measure.targets.second_run import takes_turns
+
+        raise no_second_run(in_second_run[0], document, takes_turns())
     values = run.counts
     found = tuple(
         Counts(

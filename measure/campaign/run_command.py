@@ -27,11 +27,18 @@ from measure.programs.catalogue import ProgramError
 from measure.report.html import render
 from measure.report.model import ReportData
 from measure.report.terminal import print_places, print_result
-from measure.result_files import SUMMARY_NAME, check_results_place, write_result, write_text_atomically
+from measure.result_files import (
+    SUMMARY_NAME,
+    check_results_place,
+    check_writable_results,
+    is_writable,
+    write_result,
+    write_text_atomically,
+)
 from measure.run_types import HOST, RunSpec
 from measure.runs.campaign_file import load_campaign
 from measure.runs.campaign_model import Campaign
-from measure.runs.executor import Outcome, Workers, execute_plan
+from measure.runs.executor import Failure, Outcome, Workers, execute_plan
 from measure.runs.looks import after_look, load_history
 from measure.runs.plan import Plan, make_plan
 from measure.runs.plan_file import FILE_NAME, load_plan, save_plan
@@ -99,7 +106,7 @@ def report_campaign(
     ``open_page``: open the report in the browser. Raises `MeasureError` at the end when some runs failed.
     """
     verdicts.check_places()
-    finished = read_campaign(results, out, console, settings)
+    finished = read_campaign(results, out, console, settings, must_write=True)
     if open_page:
         open_in_browser((finished.directory / "report.html").absolute().as_uri())
     return _tell(finished, console, verdicts)
@@ -164,18 +171,32 @@ def _one_worker(document: YamlDocument, workers: int | None, scheduler: str | Cl
     return 1
 
 
-def read_campaign(results: Path, out: Path | None, console: Console, settings: Sequence[str] = ()) -> Finished:
-    """Report anew on the runs in a directory, or of a campaign file; makes none. Raises as `make_campaign`."""
+def read_campaign(
+    results: Path, out: Path | None, console: Console, settings: Sequence[str] = (), *, must_write: bool = False
+) -> Finished:
+    """Report anew on the runs in a directory, or of a campaign file; makes none. Raises as `make_campaign`.
+
+    Where the directory cannot be written, its files stay as they are; `StoreError` if it ``must_write``.
+    """
     if results.is_dir():
+        keeps = _keeps(results, must_write)
         result, outcome = load_results(results)
-        return _finish(result, outcome, results, console)
+        return _finish(result, outcome, results, console, keeps=keeps)
     campaign, document = load_campaign(results, settings)
     directory = out or Path("results") / campaign.name
     if not directory.is_dir():
         raise CampaignError(f"{directory}: no such directory; `measure run {results}` makes it")
+    keeps = _keeps(directory, must_write)
     plan = continue_history(_plan(campaign, document, console), directory)
     result = _with_truth(plan, directory)
-    return _finish(result, _stored(result, directory), directory, console)
+    return _finish(result, _stored(result, directory), directory, console, keeps=keeps)
+
+
+def _keeps(directory: Path, must_write: bool) -> bool:
+    """Whether the report can be kept in ``directory``. Raises `StoreError` if not and it ``must_write``."""
+    if must_write:
+        check_writable_results(directory, "`measure report` puts its page")
+    return is_writable(directory)
 
 
 def load_results(directory: Path) -> tuple[CampaignResult, Outcome]:
@@ -189,13 +210,16 @@ def _with_truth(plan: Plan, directory: Path) -> CampaignResult:
 
 
 def _stored(result: CampaignResult, directory: Path) -> Outcome:
-    with Store(directory) as store:
+    """What became of the runs of ``result``, as ``directory`` has it."""
+    with Store(directory, only_read=True) as store:
         found = [store.load(key, spec) for key, spec in zip(result.keys, result.specs, strict=True)]
+        reasons = store.failures()
     runs = tuple(run for run, _ in found if run is not None)
-    warnings = [f"{damage}; `measure run` makes its run again." for _, damage in found if damage]
-    if len(runs) < len(found):
-        warnings.append(f"{len(found) - len(runs)} of {len(found)} runs are missing: `measure run` makes them.")
-    return Outcome(runs, (), len(runs), tuple(warnings))
+    warnings = tuple(f"{damage}; `measure run` makes its run again." for _, damage in found if damage)
+    absent = [(key, spec) for key, spec, (run, _) in zip(result.keys, result.specs, found, strict=True) if run is None]
+    failures = tuple(Failure(spec, RunError(reasons[key])) for key, spec in absent if key in reasons)
+    untried = tuple(spec for key, spec in absent if key not in reasons)
+    return Outcome(runs, failures, len(runs), warnings, untried)
 
 
 def _plan(
@@ -213,9 +237,9 @@ def _plan(
 
 def _finish(
     result: CampaignResult, outcome: Outcome, directory: Path, console: Console,
-    workers: Workers | None = None, *, can_explain: bool = False,
+    workers: Workers | None = None, *, can_explain: bool = False, keeps: bool = True,
 ) -> Finished:  # fmt: skip
-    """Analyse the runs, and write the summary and the report.
+    """Analyse the runs; where ``directory`` ``keeps`` it, count the look at them, and write summary and report.
 
     ``workers``: take part in the analysis. ``can_explain``: they make the runs of the explanation that the campaign
     asks for, if it is not there.
@@ -224,7 +248,7 @@ def _finish(
         first = outcome.failures[0]
         if not any(run.spec.variant != first.spec.variant for run in outcome.runs):
             raise RunError(outcome.failure)
-    result = replace(result, plan=_count_look(result, outcome, directory))
+    result = replace(result, plan=_count_look(result, outcome, directory, keeps))
     with Status(console, "comparing runs") as status:
         aligner = workers.aligner if workers is not None else align_in_threads
         data = analyse(result.plan, outcome, lambda what: status.update(f"comparing runs: {what}"), aligner)
@@ -234,6 +258,8 @@ def _finish(
     if workers is not None and can_explain and result.plan.campaign.explain and explained is None:
         explained = _explain(result.plan, data, directory, console, workers)
     data = with_explanation(data, explained or {})
+    if not keeps:
+        return Finished(result, outcome, data, directory)
     with Status(console, "drawing the report"):
         write_result(directory / SUMMARY_NAME, summary(data, outcome) | plain(data.ground_truth))
         write_pairs(data, directory)
@@ -242,8 +268,8 @@ def _finish(
     return Finished(result, outcome, data, directory)
 
 
-def _count_look(result: CampaignResult, outcome: Outcome, directory: Path) -> Plan:
-    """The plan after this look at its runs, of which some may be missing; ``directory`` keeps the looks.
+def _count_look(result: CampaignResult, outcome: Outcome, directory: Path, keeps: bool) -> Plan:
+    """The plan after this look at its runs, of which some may be missing; ``directory`` keeps the looks, if it can.
 
     They are read from there, since somebody may have looked while the runs were made.
     """
@@ -251,7 +277,7 @@ def _count_look(result: CampaignResult, outcome: Outcome, directory: Path) -> Pl
     if kept is None or kept.design != plan.history.design:
         return plan
     plan = replace(plan, history=after_look(kept, len(outcome.runs), len(result.specs)))
-    if plan.history != kept:
+    if keeps and plan.history != kept:
         save_plan(plan, directory)
     return plan
 

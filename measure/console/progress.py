@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from measure.console.time_left import TimeLeft, clock_text
+from measure.perturbation.wording import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -233,7 +234,7 @@ class RunsBar(WorkBar):
     def start(self, to_do: int, there: int, at_once: int = 1) -> None:
         """Begin with ``to_do`` runs to make, ``at_once`` at a time; ``there`` are stored already."""
         if there:
-            self._console.print(f"{there} runs are there already.", style="dim")
+            self._console.print(f"{counted(there, 'run')} {'is' if there == 1 else 'are'} there already.", style="dim")
         if to_do:
-            self._console.print(f"Making {to_do} runs.", style="dim")
+            self._console.print(f"Making {counted(to_do, 'run')}.", style="dim")
             self.begin(to_do, at_once)

@@ -15,6 +15,7 @@ from measure.console.progress import Status
 from measure.errors import CampaignError
 from measure.explanation.explain_campaign import DEFAULT_MINUTES, DEFAULT_PAIRS, Explained, explain_judged
 from measure.explanation.explain_variant import VariantPerturbation
+from measure.result_files import check_writable_results
 from measure.runs.campaign_file import load_campaign
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ def explain_results(
     campaign does not have.
     """
     results = _directory(results)
+    if results.is_dir():
+        check_writable_results(results, "`measure explain` keeps its runs and its page")
     with Status(console, "reading the results"):
         result, outcome = load_results(results)
     plan = result.plan

@@ -62,7 +62,7 @@ def explain_judged(
     fine = {name: one.in_words for name, one in judged.items() if not one.broken}
     directory = results / FOLDER
     explanations = []
-    with Store(results) as made:
+    with Store(results, only_read=True) as made:
         run_seconds = made.finished()[1]
     with Store(directory) as store, Status(console, "preparing the explanation") as status:
         paired = PairedRuns(plan, document, store, workers, pairs, lambda text: console.print(text, style="dim"))

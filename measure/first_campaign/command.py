@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -86,14 +86,20 @@ def write_first_campaign(request: Request, console: Console) -> Path:
     _check_machine(machine)
     copy_to = _place_of_copy(place, machine) if request.machine is None else None
     beside = place.parent
+    told: list[str] = []
     with Status(console, "building the program") as status:
+
+        def note(text: str) -> None:
+            told.append(text)
+            status.note(text)
+
         flags = flag_keys(request.flags, request.program, request.build)
-        keys = program_keys(request.program, request.build, request.binary, beside, status.note) | flags
+        keys = program_keys(request.program, request.build, request.binary, beside, note) | flags
         given = input_keys(request.arguments, request.stdin, request.files, beside)
         if request.exit_status:
             given["exit_status"] = request.exit_status
         draft = _Draft(name, {**keys, **given}, relative(machine, beside), place, request)
-        build = draft.build(status.note)
+        build = draft.build(note)
         status.update("running the program")
         try:
             found = profile(draft.campaign, build.elf_path)
@@ -114,7 +120,7 @@ def write_first_campaign(request: Request, console: Console) -> Path:
                 found.functions,
                 trial.every,
                 trial.unit,
-                status.note,
+                note,
                 found.instructions,
             )
         )
@@ -125,7 +131,8 @@ def write_first_campaign(request: Request, console: Console) -> Path:
     if copy_to is not None and not copy_to.exists():
         write_text_atomically(copy_to, machine.read_text("utf-8"))
     write_text_atomically(place, text)
-    tell_written(console, place, trial, choice, found.last_words)
+    untold = tuple(notice for notice in choice.notices if notice not in told)
+    tell_written(console, place, trial, replace(choice, notices=untold), found.last_words)
     return place
 
 

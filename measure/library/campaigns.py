@@ -152,7 +152,8 @@ def run(
 
 
 def load(directory: Result | Path | str, *, progress: bool | None = None) -> Result:
-    """The results that `run` or `measure run` left in a directory, compared again; nothing is run.
+    """The results that `run` or `measure run` left in a directory, compared again; nothing is run. The report there is
+    written anew, where the directory can be written.
 
     ``directory``: of the results, or a `Result`, whose directory is read again; ``progress``: show it, by default in a
     terminal or notebook only.

@@ -50,12 +50,15 @@ class Comparison:
     report: ReportData
 
     def __repr__(self) -> str:
-        verdicts = ", ".join(f"{variant.name} {variant.verdict}" for variant in self.report.variants)
-        return f"<{type(self).__name__} {self.report.title!r}: {verdicts or 'no variants'}>"
+        report = self.report
+        found = [(one.name, one.verdict) for one in report.variants]
+        found += [(one.name, one.verdict) for one in report.without_runs]
+        verdicts = ", ".join(f"{name} {verdict}" for name, verdict in found)
+        return f"<{type(self).__name__} {report.title!r}: {verdicts or 'no variants'}>"
 
     @property
     def variants(self) -> tuple[str, ...]:
-        """The names of the variants."""
+        """The names of the variants that were compared, without those that have no runs."""
         return tuple(variant.name for variant in self.report.variants)
 
     @property
@@ -65,7 +68,7 @@ class Comparison:
 
     @property
     def verdicts(self) -> pd.DataFrame:
-        """One row for each variant and comparison.
+        """One row for each variant and comparison; one for a variant without runs, as *not assessable*.
 
         Columns: ``variant``, ``comparison`` (inner, outer_joint, outer_held_out), ``verdict`` (perturbed, changed,
         inconclusive, equivalent, not assessable), ``p`` (familywise over all pairs, in a paired campaign over those of
@@ -94,6 +97,21 @@ class Comparison:
                             "cycles_percent": float(np.mean(variant.cycles_percent)),
                         }
                     )
+        rows += [
+            {
+                "variant": variant.name,
+                "comparison": KINDS[0],
+                "verdict": variant.verdict,
+                "p": np.nan,
+                "baselines": len(self.report.baseline_rho),
+                "runs": 0,
+                "exploratory": True,
+                "more_runs": None,
+                "instructions_percent": np.nan,
+                "cycles_percent": np.nan,
+            }
+            for variant in self.report.without_runs
+        ]
         names = [
             "variant", "comparison", "verdict", "p", "baselines", "runs", "exploratory", "more_runs",
             "instructions_percent", "cycles_percent",
@@ -139,6 +157,9 @@ class Comparison:
         for variant in self.report.variants:
             if variant.name == name:
                 return variant
+        for without in self.report.without_runs:
+            if without.name == name:
+                raise MeasureError(f"{name} was not compared: {without.reason}")
         known = ", ".join(self.variants) or "none"
         raise MeasureError(f"no variant {name!r}: expected one of {known}{nearest(name, self.variants)}")
 
@@ -152,6 +173,10 @@ class Comparison:
             f"<tr><td>{escape(variant.name)}</td><td><b>{variant.verdict}</b></td>"
             f"<td>{escape(variant.in_words(variant.inner))}</td></tr>"
             for variant in self.report.variants
+        )
+        rows += "".join(
+            f"<tr><td>{escape(one.name)}</td><td><b>{one.verdict}</b></td><td>{escape(one.reason)}</td></tr>"
+            for one in self.report.without_runs
         )
         findings = "".join(f"<li>{escape(text)}</li>" for text in self.findings)
         return (

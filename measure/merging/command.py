@@ -68,7 +68,7 @@ def load_results(directory: Path, *, baselines_suffice: bool = False) -> Results
     """The runs that ``measure run`` left. Raises `MergeError` without a baseline, or without an instrumented run unless
     ``baselines_suffice``."""
     result, outcome = run_command.load_results(directory)
-    plan, warnings = result.plan, list(outcome.warnings)
+    plan, warnings = result.plan, [*outcome.warnings, *outcome.incomplete]
     compared = {BASELINE, *plan.campaign.variant_sets()}  # without the runs that only serve the ground truth
     compared_runs = sorted(
         (run for run in outcome.runs if run.spec.variant in compared),

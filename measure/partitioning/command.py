@@ -152,6 +152,7 @@ def search_partition(request: Request, console: Console, spent_seconds: float = 
         setup = _SearchSetup(request, searched, document, store, settings, console, makers)
         stack.callback(setup.close)
         session = setup.search(budget)
+        starts_tasks = setup.starts_tasks
     found = session.result()
     failed = found.is_empty and bool(found.stopped) and not session.exit_status
     shortfall, time_needed, minutes = "", "", request.minutes
@@ -161,8 +162,9 @@ def search_partition(request: Request, console: Console, spent_seconds: float = 
         time_needed, minutes = setup.time_needed(found, budget)
     request = replace(request, minutes=minutes)  # for the next time
     outcome = _outcome(
-        found, campaign, settings, hardware, setup.runs_made, shortfall, time_needed, setup.outlying_baselines()
-    )
+        found, campaign, settings, hardware, setup.runs_made, shortfall, time_needed, setup.outlying_baselines(),
+        starts_tasks=starts_tasks,
+    )  # fmt: skip
     exit_status = 1 if failed else session.exit_status
     if found.is_empty and (directory / "partition.json").exists():
         return Searched(
@@ -235,6 +237,11 @@ class _SearchSetup:
     def runs_made(self) -> int:
         """Runs made by this command, without those from the store."""
         return sum(oracle.runs_made for oracle in self._oracles)
+
+    @property
+    def starts_tasks(self) -> bool:
+        """Whether the program starts threads or processes, by the runs that are there."""
+        return any(oracle.starts_tasks for oracle in self._oracles)
 
     def outlying_baselines(self) -> list[str]:
         """Sentences on the baselines that stand out from the others, of the search and of its validation."""
@@ -360,7 +367,7 @@ class _SearchSetup:
 
 def _outcome(
     result: SessionResult, campaign: Campaign, settings: GroupSettings, hardware: tuple[tuple[str, ...], ...],
-    runs: int, shortfall: str, time_needed: str, outlying: Sequence[str],
+    runs: int, shortfall: str, time_needed: str, outlying: Sequence[str], *, starts_tasks: bool,
 ) -> PartitionResult:  # fmt: skip
     """Everything that the report shows."""
     progress = result.progress
@@ -380,6 +387,7 @@ def _outcome(
         shortfall=shortfall,
         time_needed=time_needed,
         outlying=tuple(outlying),
+        starts_tasks=starts_tasks,
         runs=runs,
         hardware=hardware,
         delta=campaign.delta,

@@ -340,6 +340,11 @@ class CampaignOracle:
         groups = {BASELINE: list(self._baselines.runs), **({name: list(runs)} if runs else {})}
         return outlying_of_groups(groups, self._campaign.hardware_metrics, paired=False) if groups[BASELINE] else ()
 
+    @property
+    def starts_tasks(self) -> bool:
+        """Whether the program starts threads or processes, by its baselines."""
+        return any(run.starts_tasks for run in self._baselines.runs or self._stored(self._baseline_plan))
+
     def outlying_baselines(self) -> list[str]:
         """Sentences on the baselines that stand out from the others; none before the first test."""
         return [one.text for one in self._outlying()]

@@ -69,9 +69,10 @@ def next_steps(outcome: PartitionResult, commands: NextCommands) -> tuple[Step, 
                 Step("Join their runs into one trace with every metric that is in a group:", (commands.merge,))
             )
     if alone := outcome.alone():
+        second = "" if outcome.starts_tasks else ", or in a second run without timing (`method: second_run`)"
         steps.append(
             Step(f"Not shown to be good even alone: {', '.join(alone)}. Count what fires less often for the same "
-                 "quantity, or in a second run without timing (`method: second_run`)."
+                 f"quantity{second}."
                  + (" What perturbs, and which remedy helps:" if commands.explain else "")
                  + (" With the remedies that `measure explain` found:" if commands.remedies else ""),
                  commands.explain + commands.remedies)

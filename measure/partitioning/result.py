@@ -67,7 +67,8 @@ class PartitionResult:
     ``stopped``: what ended the search early, or "". ``unfinished``: open verdicts on groups whose test the time limit
     ended; ``shortfall``: why there is no verdict at all and what time would do, or ""; ``time_needed``: what time the
     metrics without a good group need, after a time limit, or ""; ``outlying``: sentences on baselines that stand out
-    from the others.
+    from the others; ``starts_tasks``: whether the program starts threads or processes, of which no second run counts
+    anything.
     """
 
     name: str
@@ -90,6 +91,7 @@ class PartitionResult:
     shortfall: str = ""
     time_needed: str = ""
     outlying: tuple[str, ...] = ()
+    starts_tasks: bool = False
 
     def __repr__(self) -> str:
         groups = [

@@ -74,7 +74,7 @@ class MetricFinding:
             state = "counted no event" if self.problem == "no events" else "is constant"
             return f"{what} {state} {where}, but not in the others: its correlations are undefined there, a change."
         if self.problem == "no events":
-            return f"{what} counted no event {where}: no verdict says anything about it."
+            return f"{what} counted no event within the records {where}: no verdict says anything about it."
         if self.problem == "constant":
             return f"{what} is constant {where}: it correlates with nothing, and no verdict says anything about it."
         if self.problem == "nearly constant":

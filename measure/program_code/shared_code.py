@@ -24,7 +24,7 @@ from measure.program_code.counter_code import mnemonic_at, program_image
 from measure.run_types import PLACE_GAP, CounterPlace, RunSpec, SecondRun, SharedCode
 from measure.targets.emulated import hotness_threshold, layout_of
 from measure.targets.program_file import files_of
-from measure.targets.second_run import NoCounters
+from measure.targets.second_run import NoCounters, takes_turns
 
 _LONGEST_EXACT = 2000
 """Executed instructions of a function up to which the longest common parts are sought among all of them; beyond, which
@@ -43,7 +43,8 @@ class SecondRuns:
         """``measured`` with the counters of ``second``'s program, read in a second run; its columns in the order of
         ``metrics``.
 
-        ``first``, ``second``: runs of both programs as they were built. Raises `MeasureError` when one fails.
+        ``first``, ``second``: runs of both programs as they were built. Raises `MeasureError` when one fails, and
+        `TakesTurnsError` when one starts threads or processes.
         """
         key = first.build_key, second.build_key
         if key not in self._shared:
@@ -147,4 +148,6 @@ def _executions(spec: RunSpec) -> tuple[dict[int, int], int]:
         if ending.status != spec.exit_status:
             reason = ending.message or ended_with(ending.status, spec.exit_status)
             raise MeasureError(f"a run of {spec.variant} failed: {reason}")
+        if machine.kernel.scheduler.has_started_tasks:
+            raise takes_turns()
         return counter.executions_by_pc(machine.facts), machine.instructions

@@ -100,6 +100,20 @@ class VariantReport:
         return gravest(p.verdict for p in (self.inner, self.outer_held_out) if p is not None)
 
 
+@dataclass(frozen=True)
+class VariantWithoutRuns:
+    """A variant of which no run is there to compare. ``reason``: why, in words."""
+
+    name: str
+    software_metrics: tuple[str, ...]
+    reason: str
+
+    @property
+    def verdict(self) -> Verdict:
+        """Nothing can be told of it."""
+        return "not assessable"
+
+
 def findings_on_comparisons(variants: Sequence[VariantReport], verdict: Verdict) -> list[Finding]:
     """The findings of all comparisons of ``variants`` that have this ``verdict``."""
     return [
@@ -256,7 +270,7 @@ class ReportData:
     ``invalidating``: what makes figures or verdicts wrong, to be read before everything else; ``metric_findings``:
     findings on metrics that tell little, to be read before any verdict; ``outlying_runs``: runs that differ from the
     other runs of their variant, of which verdicts and means tell nothing; ``controls``: the results of the campaign's
-    controls in a sentence, empty without any.
+    controls in a sentence, empty without any; ``without_runs``: the variants that ``variants`` lacks for that reason.
     """
 
     title: str
@@ -273,6 +287,13 @@ class ReportData:
     controls: str = ""
     invalidating: tuple[str, ...] = ()
     outlying_runs: tuple[OutlyingRuns, ...] = ()
+    without_runs: tuple[VariantWithoutRuns, ...] = ()
+
+    @property
+    def verdict(self) -> Verdict:
+        """The gravest of all variants; *equivalent* only if each of them has runs."""
+        found = gravest(variant.verdict for variant in self.variants)
+        return "not assessable" if found == "equivalent" and self.without_runs else found
 
     @property
     def findings(self) -> tuple[str, ...]:

@@ -77,7 +77,7 @@ def _unjudged(data: ReportData) -> str:
 
 def headline(data: ReportData) -> str:
     """The variants by verdict in a sentence, the gravest verdict first."""
-    if not data.variants:
+    if not data.variants and not data.without_runs:
         return "Nothing was compared: the campaign has no variants."
     parts = []
     for verdict in VERDICTS:
@@ -89,4 +89,6 @@ def headline(data: ReportData) -> str:
         ):
             if names:
                 parts.append(f"{what}: {', '.join(names)}.")
+    if data.without_runs:
+        parts.append(f"Without a verdict: {', '.join(one.name for one in data.without_runs)}.")
     return " ".join(parts)

@@ -28,7 +28,7 @@ def print_result(console: Console, data: ReportData, results: str = "") -> None:
         console.print(f"!! {escape(sentence)}", style="bold red", highlight=False)
     for sentence in data.before_verdicts:
         console.print(f"! {escape(sentence)}", style="yellow", highlight=False)
-    if data.variants:
+    if data.variants or data.without_runs:
         _print_verdicts(console, data)
     else:
         console.print(escape(f"{data.title}: {data.subtitle}"), style="bold", highlight=False)
@@ -96,6 +96,8 @@ def _print_verdicts(console: Console, data: ReportData) -> None:
             compared.insert(0, variant.caveat)
         costs = (percent(float(v.mean())) for v in (variant.instructions_percent, variant.cycles_percent))
         rows.append((escape(variant.name), verdict, "\n".join(costs), escape(";\n".join(compared))))
+    for one in data.without_runs:
+        rows.append((escape(one.name), _styled(one.verdict, one.verdict), "-", escape(f"no verdict: {one.reason}")))
     headings = ("variant", "verdict", f"instructions,\n{data.time_name}", "within a run, and\nacross aligned runs")
     print_table(console, escape(f"{data.title}: {data.subtitle}"), headings, rows, right=[2])
 

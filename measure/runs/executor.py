@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
@@ -11,7 +12,8 @@ from typing import Self
 from measure.console.worker_pool import end_now, worker_pool
 from measure.errors import FewRecordsError, MeasureError, RunError
 from measure.perturbation.similarity import Aligner, align_in_threads
-from measure.run_types import Run, RunSpec
+from measure.perturbation.wording import counted
+from measure.run_types import HOST, Run, RunSpec
 from measure.runs.plan import content_keys
 from measure.runs.store import Store
 
@@ -31,20 +33,43 @@ class Failure:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The runs of a plan after its execution. ``reused``: number of runs that were stored before."""
+    """The runs of a plan after its execution. ``reused``: number of runs that were stored before; ``untried``: runs of
+    the plan that neither are there nor failed."""
 
     runs: tuple[Run, ...]
     failures: tuple[Failure, ...]
     reused: int
     warnings: tuple[str, ...]
+    untried: tuple[RunSpec, ...] = ()
 
     @property
     def failure(self) -> str:
         """A sentence on the runs that failed; empty when none did."""
         if not self.failures:
             return ""
-        first = self.failures[0]
-        return f"{len(self.failures)} runs failed, the first of variant '{first.spec.variant}': {first.reason}"
+        first, rest = self.failures[0], f" ({len(self.untried)} more were not tried)" if self.untried else ""
+        failed = counted(len(self.failures), "run")
+        return f"{failed} failed{rest}, the first of variant '{first.spec.variant}': {first.reason}"
+
+    @property
+    def incomplete(self) -> tuple[str, ...]:
+        """Sentences on the runs of the plan that are not there: those that were not tried, then those that failed."""
+        planned = len(self.runs) + len(self.failures) + len(self.untried)
+        sentences = []
+        if self.untried:
+            sentences.append(f"{len(self.untried)} of {planned} runs are missing: `measure run` makes them.")
+        if self.failures:
+            failed = Counter(one.spec.variant for one in self.failures)
+            made = failed + Counter(run.spec.variant for run in self.runs)
+            parts = ", ".join(f"{number} of {made[variant]} of {variant}" for variant, number in failed.items())
+            again = "`measure run` tries them again"
+            if any(one.spec.target != HOST for one in self.failures):
+                again += ", but each fails again until the program, its input, the machine or `seed:` is another"
+            sentences.append(
+                f"{len(self.failures)} of {planned} runs failed ({parts}), and verdicts are of the others, which may "
+                f"differ from them: {again}."
+            )
+        return tuple(sentences)
 
     @property
     def too_short(self) -> str:
@@ -55,7 +80,8 @@ class Outcome:
     def check_complete(self) -> None:
         """For the end of a command, when its report is written: raises `MeasureError` if runs failed."""
         if self.failures:
-            raise MeasureError(f"{len(self.failures)} runs failed; the report is of the others")
+            rest = f" and {len(self.untried)} were not tried" if self.untried else ""
+            raise MeasureError(f"{counted(len(self.failures), 'run')} failed{rest}; the report is of the others")
 
 
 def make_run(spec: RunSpec) -> Run | RunError:
@@ -147,8 +173,8 @@ def execute_plan(
 
     Specs with one key, as of two variants with the same metrics, are made once, and each has the run as its own.
 
-    A run that fails does not stop the others; after three failures and no success the rest is given up, and at once
-    if the first run that ends has too few records, and none is stored: the others would have too few, as well.
+    A run that fails does not stop the others. Only while none has succeeded, now or before, is the rest given up: after
+    three failures, and at once if the first run that ends has too few records, as the others would have, as well.
     ``keys``: `content_keys` of the specs, if the caller has them. ``workers``: runs at once (default: one per
     processor), or `Workers` to reuse. ``started`` is called with the number of runs to make, the number of stored ones,
     and the number made at once; ``progress`` after each run.
@@ -183,7 +209,8 @@ def execute_plan(
                 own.close()
     runs = tuple(replace(done[key], spec=spec) for key, spec in zip(keys, specs, strict=True) if key in done)
     failed = [Failure(spec, errors[key]) for key, spec in zip(keys, specs, strict=True) if key in errors]
-    return Outcome(runs, tuple(failed), reused, tuple(warnings))
+    untried = tuple(spec for key, spec in zip(keys, specs, strict=True) if key not in done and key not in errors)
+    return Outcome(runs, tuple(failed), reused, tuple(warnings), untried)
 
 
 def _run_all(
@@ -198,7 +225,6 @@ def _run_all(
     futures: dict[concurrent.futures.Future[Run | RunError], tuple[str, RunSpec]] = {}
     try:
         futures = {workers.submit(spec): (key, spec) for key, spec in missing}
-        successes = 0
         for future in concurrent.futures.as_completed(futures):
             key, spec = futures[future]
             try:
@@ -210,7 +236,7 @@ def _run_all(
             if isinstance(result, RunError):
                 store.save_failure(key, spec, str(result))
                 errors[key] = result
-                if (len(errors) >= 3 and not successes) or (isinstance(result, FewRecordsError) and not done):
+                if not done and (len(errors) >= 3 or isinstance(result, FewRecordsError)):
                     for other in futures:
                         other.cancel()
                     _keep(_finished(futures, done), store)
@@ -218,7 +244,6 @@ def _run_all(
             else:
                 store.save(key, result)
                 done[key] = result
-                successes += 1
             progress()
     except BaseException as error:
         finished = _finished(futures, done)

@@ -22,7 +22,7 @@ from common.source_digest import source_digest
 from common.yaml_document import YamlDocument
 from instrumenter.spec.software_metrics import MetricSpec
 from measure.console.command_words import words_of_campaign
-from measure.errors import CampaignError
+from measure.errors import CampaignError, TakesTurnsError
 from measure.programs.catalogue import ensure_project
 from measure.run_types import BASELINE, HOST, NULL_CONTROL, RECORD_FLAGS, CounterPlace, RunNoise, RunSpec
 from measure.runs.builds import BuildFacts, Builds, catalogue_entry, shifted_layouts
@@ -202,7 +202,7 @@ def make_plan(
             )
         )
     if target == "emulated":
-        specs = _with_second_runs(_with_probes(specs, builds, drawn, campaign), builds, drawn, campaign)
+        specs = _with_second_runs(_with_probes(specs, builds, drawn, campaign), builds, drawn, campaign, document)
     specs += _noise_runs(specs, campaign.variance_runs)
     ordered = interleaved(specs, campaign.seed)
     design_keys = drawn_keys(ordered)
@@ -282,11 +282,17 @@ def _check_second_runs(campaign: Campaign, document: YamlDocument, target: str) 
         raise CampaignError(f"{where}: a cycle-close trace has no second run: use a counter (leave the key out)")
 
 
+def no_second_run(metric: str, document: YamlDocument, error: TakesTurnsError) -> CampaignError:
+    """The error of a campaign that counts ``metric`` in a second run, which ``error`` rules out."""
+    where = document.where("software_metrics", metric, "method")
+    return CampaignError(f"{where}: got method second_run for {metric}, but {error}")
+
+
 def _with_second_runs(
-    specs: Sequence[RunSpec], builds: Builds, layouts: Sequence[_Layout], campaign: Campaign
+    specs: Sequence[RunSpec], builds: Builds, layouts: Sequence[_Layout], campaign: Campaign, document: YamlDocument
 ) -> list[RunSpec]:
     """The specs, in which metrics with ``method: second_run`` are counted so. Raises `MeasureError` when a run that
-    compares the programs fails."""
+    compares the programs fails, and `CampaignError` when it starts threads or processes."""
     if not campaign.in_second_run(tuple(campaign.software_metrics)):
         return list(specs)
     from measure.program_code.shared_code import SecondRuns
@@ -307,7 +313,11 @@ def _with_second_runs(
                 build_key=build.key,
                 counters=tuple(CounterPlace(m, at.symbol, at.offset_bytes) for m, at in build.counters.items()),
             )
-            spec = second_runs.spec(spec, compared, second, sets[spec.variant])
+            metrics = sets[spec.variant]
+            try:
+                spec = second_runs.spec(spec, compared, second, metrics)
+            except TakesTurnsError as error:
+                raise no_second_run(campaign.in_second_run(metrics)[0], document, error) from None
         found.append(spec)
     return found
 

@@ -12,16 +12,17 @@ import json
 import math
 import sqlite3
 import time
+from contextlib import ExitStack, closing
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from common.atomic_files import remove_leftovers
 from measure.errors import StoreError
-from measure.result_files import TRACES, write_atomically
+from measure.result_files import TRACES, is_writable, write_atomically
 from measure.run_types import Run, RunSpec, Trace, standard_error
 
 _FORMAT = "perturbation-trace-2"
@@ -39,36 +40,47 @@ def trace_name(key: str) -> str:
 
 
 class Store:
-    """The results of one campaign. Raises `StoreError` when another process has the directory open."""
+    """The results of one campaign; where ``only_read``, their directory need not be writable.
 
-    def __init__(self, directory: Path) -> None:
+    Raises `StoreError` when another process has the directory open.
+    """
+
+    def __init__(self, directory: Path, *, only_read: bool = False) -> None:
         self.directory = directory
+        writes = not only_read or is_writable(directory)
+        with ExitStack() as stack:
+            try:
+                if writes:
+                    (directory / TRACES).mkdir(parents=True, exist_ok=True)
+                if writes or (directory / LOCK_NAME).exists():
+                    self._lock(stack.enter_context((directory / LOCK_NAME).open("w" if writes else "r")), writes)
+            except OSError as error:
+                raise StoreError(f"{directory} cannot be used for results: {error.strerror}") from None
+            try:
+                ledger = directory / LEDGER_NAME
+                self._ledger = sqlite3.connect(ledger, isolation_level=None) if writes else _in_memory(ledger)
+                stack.callback(self._ledger.close)
+                self._ledger.execute(_LEDGER)
+            except sqlite3.Error as error:
+                raise StoreError(
+                    f"{directory / 'ledger.sqlite'} is damaged ({error}): delete it; the traces are kept"
+                ) from None
+            if writes:
+                remove_leftovers(directory / TRACES)
+            self._open = stack.pop_all()
+
+    def _lock(self, file: IO[str], alone: bool) -> None:
+        """Lock the directory by its ``file``. Raises `StoreError` when another process has it."""
         try:
-            (directory / TRACES).mkdir(parents=True, exist_ok=True)
-            self._lock = (directory / LOCK_NAME).open("w")
-        except OSError as error:
-            raise StoreError(f"{directory} cannot be used for results: {error.strerror}") from None
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
         except OSError:
-            self._lock.close()
             raise StoreError(
-                f"another process is working in {directory}: wait for it, or choose another directory with --out"
+                f"another process is working in {self.directory}: wait for it, or choose another directory with --out"
             ) from None
-        try:
-            self._ledger = sqlite3.connect(directory / LEDGER_NAME, isolation_level=None)
-            self._ledger.execute(_LEDGER)
-        except sqlite3.Error as error:
-            self._lock.close()
-            raise StoreError(
-                f"{directory / 'ledger.sqlite'} is damaged ({error}): delete it; the traces are kept"
-            ) from None
-        remove_leftovers(directory / TRACES)
 
     def close(self) -> None:
         """Release the directory for other processes."""
-        self._ledger.close()
-        self._lock.close()
+        self._open.close()
 
     def __enter__(self) -> Store:
         return self
@@ -103,6 +115,10 @@ class Store:
         known = [one for one in seconds if one is not None]
         return len(seconds), median(known) if known else math.nan
 
+    def failures(self) -> dict[str, str]:
+        """By key of each run that failed: the reason."""
+        return dict(self._ledger.execute("select key, reason from runs where state = 'failed'"))
+
     def load(self, key: str, spec: RunSpec) -> tuple[Run | None, str | None]:
         """The run and None; without a whole file, None and the damage of its file, if there is one."""
         path = self.trace_path(key)
@@ -119,6 +135,15 @@ class Store:
         return run, None
 
 
+def _in_memory(ledger: Path) -> sqlite3.Connection:
+    """A copy of the ledger, which can be changed where the file cannot; an empty one if there is no file."""
+    copy = sqlite3.connect(":memory:", isolation_level=None)
+    if ledger.is_file():
+        with closing(sqlite3.connect(f"{ledger.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as kept:
+            kept.backup(copy)
+    return copy
+
+
 def _write_parquet(path: Path, run: Run) -> None:
     """Write the trace as a table, with the run's specification and totals in the metadata of the schema."""
     import pyarrow as pa
@@ -130,7 +155,7 @@ def _write_parquet(path: Path, run: Run) -> None:
     about = {
         "format": _FORMAT, "metrics": list(trace.metrics), "spec": asdict(run.spec),
         "total_instructions": run.total_instructions, "total_cycles": run.total_cycles,
-        "seconds": run.seconds, "stdout_tail": run.stdout_tail,
+        "seconds": run.seconds, "stdout_tail": run.stdout_tail, "starts_tasks": run.starts_tasks,
         "standard_error": {metric: standard_error(period) for metric, period in run.spec.sampled},
     }  # fmt: skip
     table = pa.table(columns).replace_schema_metadata({"perturbation": json.dumps(about)})
@@ -165,4 +190,5 @@ def read_run(path: Path, spec: RunSpec) -> Run:
         about["total_cycles"],
         about["seconds"],
         about["stdout_tail"],
+        about.get("starts_tasks", False),
     )

@@ -1,8 +1,9 @@
 """A target that makes up traces from the seed, so that everything around a run can be tested in milliseconds.
 
 With a counter named ``perturbing*`` the first two metrics of a run are decoupled, and that counter counts most; one
-named ``silent*`` counts nothing, one named ``rare*`` little, and the hardware metric `NEVER` never happens. The
-arguments ``fail``, ``short`` and ``sleep`` make a run fail, have too few records, or take long.
+named ``silent*`` counts nothing, one named ``rare*`` little, one named ``failing*`` makes the run fail, and the
+hardware metric `NEVER` never happens. The arguments ``fail``, ``short`` and ``sleep`` make a run fail, have too few
+records, or take long.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class FakeTarget:
 
     def execute(self, spec: RunSpec) -> Run:
         """Make up a trace from the spec's seed."""
-        if "fail" in spec.arguments:
+        if "fail" in spec.arguments or any(counter.metric.startswith("failing") for counter in spec.counters):
             raise RunError("the program ended with exit status 3; its last words: boom")
         if "short" in spec.arguments:
             raise FewRecordsError(f"the run has only 5 records of {spec.interval} {spec.interval_unit}")

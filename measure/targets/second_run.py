@@ -19,13 +19,13 @@ from emulator.linux.loader.elf import ElfImage
 from emulator.linux.loader.process_image import Layout
 from emulator.linux.vfs.files import VirtualFiles
 from emulator.machine import Machine
-from measure.errors import RunError, ended_with
+from measure.errors import RunError, TakesTurnsError, ended_with
 from measure.run_types import RunSpec, SecondRun
 from measure.targets.program_file import files_of
 
 _FEWEST_STEPS = 8  # of the clock in a record
 _MOST_DRIFT = 0.1  # of a record's progress, by which the whole runs may differ
-_SAME = "use a counter (leave `method: second_run` out)"
+_SAME = "a counter in the measured program can count this, a second run (`method: second_run`) cannot"
 
 
 class NoCounters:
@@ -37,6 +37,14 @@ class NoCounters:
 
     def write_control(self, value: int) -> None:
         """Nothing to start or stop."""
+
+
+def takes_turns() -> TakesTurnsError:
+    """The error of a second run of a program that starts threads or processes."""
+    return TakesTurnsError(
+        "the program starts threads or processes, which take turns otherwise in a second run: its counts have no "
+        f"place in the records; {_SAME}"
+    )
 
 
 def clock_of(image: ElfImage, second: SecondRun) -> ProgressClock:
@@ -73,10 +81,7 @@ def count_in_second_run(
     second = spec.second_run
     assert second is not None
     if measured.has_started_tasks:
-        raise RunError(
-            "the program starts threads or processes, which take turns otherwise in a second run: its counts have no "
-            f"place in the records; {_SAME}"
-        )
+        raise takes_turns()
     targets = run_targets(measured.places.progress)
     clock = ProgressClock([address for code in second.clock for address in code.addresses], targets)
     files = files_of(spec)

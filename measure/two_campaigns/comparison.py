@@ -14,11 +14,13 @@ from numpy.typing import NDArray
 from common.listed_names import listed
 from measure.campaign.analysis import baselines_of
 from measure.campaign.run_command import load_results
+from measure.console.command_words import shown_path
 from measure.errors import CampaignError, MeasureError
 from measure.judging.comparison import Compared, compared, runs_of
 from measure.perturbation.analysis_types import VERDICTS, Verdict, gravest
 from measure.perturbation.outer import Memo
 from measure.perturbation.verdict import overall_verdict
+from measure.perturbation.wording import counted
 from measure.report.style import short
 from measure.run_types import BASELINE, Run
 from measure.runs.campaign_model import FEWEST_PAIRS
@@ -96,13 +98,14 @@ class CampaignsCompared:
 
 @dataclass(frozen=True)
 class _Side:
-    """The results in one directory."""
+    """The results in one directory. ``missing``, ``failed``: numbers of runs that were never made, and that failed."""
 
     directory: Path
     plan: Plan
     runs: Sequence[Run]
     summary: Mapping[str, Any]
     missing: int
+    failed: int
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -173,10 +176,12 @@ def compare_results(
     order = {verdict: n for n, verdict in enumerate(VERDICTS)}
     notes = [
         *without_runs,
+        *(f"{side.directory} lacks {counted(side.missing, 'run')}: {side.remedy}." for side in sides if side.missing),
         *(
-            f"{side.missing} runs of {side.directory} are missing or failed, and left out: {side.remedy}."
+            f"{counted(side.failed, 'run')} of {side.directory} failed: `measure report "
+            f"{shown_path(str(side.directory))}` says why."
             for side in sides
-            if side.missing
+            if side.failed
         ),
     ]
     if apart := [one.name for one in variants if one.is_paired_by_design and not one.paired]:
@@ -235,7 +240,9 @@ def _side(directory: Path) -> _Side:
         baselines_of(result.plan, outcome)
     except MeasureError as error:
         raise CampaignError(f"{directory}: {error}") from None
-    return _Side(directory, result.plan, outcome.runs, read_summary(directory), len(result.specs) - len(outcome.runs))
+    return _Side(
+        directory, result.plan, outcome.runs, read_summary(directory), len(outcome.untried), len(outcome.failures)
+    )  # fmt: skip
 
 
 def _variant(name: str, setting: _Setting) -> VariantChange:

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from common.plain_json import plain_json
-from measure.perturbation.analysis_types import VERDICTS, Perturbation, gravest
-from measure.report.model import ReportData, VariantReport
+from measure.perturbation.analysis_types import VERDICTS, Perturbation
+from measure.report.model import ReportData, VariantReport, VariantWithoutRuns
 from measure.result_files import write_text_atomically
 
 VERDICTS_SCHEMA = 1
@@ -52,6 +52,7 @@ _RELATION = {
         "findings": {"type": "array", "items": {"type": "string"}},
     },
 }  # fmt: skip
+_OF_ALL = "The gravest of all variants; not assessable without any, and instead of equivalent if one has no runs"
 VERDICTS_JSON_SCHEMA: dict[str, Any] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "title": "verdicts.json of a campaign",
@@ -61,7 +62,7 @@ VERDICTS_JSON_SCHEMA: dict[str, Any] = {
     "properties": {
         "schema": {"const": VERDICTS_SCHEMA, "description": "Version of this schema"},
         "campaign": {"type": "string"},
-        "verdict": {"enum": list(VERDICTS), "description": "The gravest of all variants; not assessable without any"},
+        "verdict": {"enum": list(VERDICTS), "description": _OF_ALL},
         "controls": {
             "type": ["string", "null"],
             "description": "Verdicts of the null control and the positive control; null without controls",
@@ -98,10 +99,10 @@ def verdict_document(data: ReportData) -> dict[str, Any]:
     return {
         "schema": VERDICTS_SCHEMA,
         "campaign": data.title,
-        "verdict": gravest(variant.verdict for variant in data.variants),
+        "verdict": data.verdict,
         "controls": data.controls or None,
         "hardware_metrics": list(data.hardware_metrics),
-        "variants": plain_json([_variant(one) for one in data.variants]),
+        "variants": plain_json([*map(_variant, data.variants), *map(_variant_without_runs, data.without_runs)]),
         "findings": list(data.all_findings),
     }
 
@@ -125,6 +126,18 @@ def _variant(one: VariantReport) -> dict[str, Any]:
         },
         "inner": _relation(one, one.inner),
         "outer": _relation(one, one.outer_held_out),
+    }
+
+
+def _variant_without_runs(one: VariantWithoutRuns) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "verdict": one.verdict,
+        "caveat": None,
+        "software_metrics": list(one.software_metrics),
+        "overhead_percent": dict.fromkeys(("instructions", "cycles", "code")),
+        "inner": None,
+        "outer": None,
     }
 
 

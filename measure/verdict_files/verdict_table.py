@@ -42,8 +42,14 @@ def table_of(
     return VerdictTable(
         data.title,
         ("variant", "verdict", "instructions", data.time_name, "within a run", "across aligned runs"),
-        tuple(_row(variant) for variant in data.variants),
-        tuple(one for variant in data.variants for one in _judgements(variant)),
+        (
+            *map(_row, data.variants),
+            *((one.name, one.verdict, "-", "-", f"no verdict: {one.reason}", "-") for one in data.without_runs),
+        ),
+        (
+            *(one for variant in data.variants for one in _judgements(variant)),
+            *(Judgement(one.name, "within a run", one.verdict, one.reason) for one in data.without_runs),
+        ),
         (*data.invalidating, *data.before_verdicts, *(one.text_in(results) for one in data.said)),
         tuple(failures),
         campaign_file,

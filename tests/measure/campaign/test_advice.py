@@ -452,3 +452,25 @@ def test_a_printed_command_sets_a_key_once() -> None:
         advice([variant("x", "ab", "perturbed")], counted, metrics, words_of_campaign("", ["seed=3"]))
     )
     assert "`measure partition CAMPAIGN.yaml --set seed=4 --out results/mine-seed4`" in partition
+
+
+def test_a_new_campaign_is_put_beside_the_results_in_use() -> None:
+    campaign = campaign_of(x=("a", "b"))
+    (finding,) = more_runs([opened("x", "inconclusive", 5)], campaign, FILE, looks=1)
+    assert "--out results/mine-seed4`" in finding.text
+    assert "--out '/data/my runs/first'-seed4`" in finding.text_in("'/data/my runs/first'")
+    counted = {"x": Counted({"a": 1.0, "b": 1.0}, (), 1.0)}
+    told = advice([variant("x", "ab", "perturbed")], counted, campaign, FILE)
+    (search,) = [one for one in told if "measure partition" in one.text]
+    assert "--out results/mine-seed4`" in search.text
+    assert "`measure explain /data/first` says why" in search.text_in("/data/first")
+    assert "--set seed=4 --out /data/first-seed4`" in search.text_in("/data/first")
+
+
+def test_no_second_run_is_advised_for_a_program_with_threads() -> None:
+    campaign = campaign_of(x=("a",))
+    for starts_tasks in (False, True):
+        counted = {"x": Counted({}, (), 1.0, ("a",), starts_tasks)}
+        told = " ".join(texts(advice([variant("x", "a", "perturbed")], counted, campaign, FILE)))
+        assert "where the compiler makes the same code" in told
+        assert ("with `method: second_run`" in told) == (not starts_tasks)

@@ -145,6 +145,14 @@ def lines_of(console: Console) -> list[str]:
     return console.file.getvalue().splitlines()
 
 
+def test_one_run_is_told_in_the_singular() -> None:
+    console = log()
+    with RunsBar(console) as bar:
+        bar.start(1, 1, 2)
+        bar.advance()
+    assert lines_of(console)[:2] == ["1 run is there already.", "Making 1 run."]
+
+
 def test_without_a_terminal_a_line_every_tenth(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "_LEAST_SECONDS", 0.0)
     console = log()

@@ -131,6 +131,14 @@ def test_a_program_with_uneven_records_of_cycles_gets_records_of_instructions(fo
     assert load_campaign(folder / "demo.yaml")[0].sampling.interval[1] == "cycles"
 
 
+def test_openmp_that_is_left_out_is_told_once(folder: Path) -> None:
+    """It was told while the program was built, and again at the end."""
+    (folder / "demo.c").write_text(PROGRAM)
+    result = measure("init", "demo.c", "--flags", "-O1 -fopenmp")
+    assert result.exit_code == 0, result.output
+    assert " ".join(result.output.split()).count("OpenMP is not there") == 1
+
+
 def test_one_software_metric_that_is_left_of_many_is_told() -> None:
     def told(n_left_out: int, events: int = 100, notices: tuple[str, ...] = (), starts_tasks: bool = False) -> str:
         counter: Any = SimpleNamespace(name="walk_entries", counts=SimpleNamespace(events=events))

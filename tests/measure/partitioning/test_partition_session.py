@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from measure.partitioning import command
 from measure.partitioning.budget import Budget
 from measure.partitioning.cli import partition
 from measure.partitioning.oracle import CampaignOracle
+from measure.partitioning.page import NextCommands, next_steps
 from measure.partitioning.result import PartitionResult, summary_of
 from measure.partitioning.search_types import Group, GroupVerdict, Outlook, Partition
 from measure.partitioning.synthetic import SyntheticOracle
@@ -91,6 +93,10 @@ def test_a_result_shows_its_groups_by_the_names_of_metrics() -> None:
         "group2: c: good, not validated on fresh runs",
         "group3: d: not tested>",
     ]
+    for starts_tasks in (False, True):
+        (*_, step) = next_steps(replace(shown, starts_tasks=starts_tasks), NextCommands())
+        assert step.text.startswith("Not shown to be good even alone: e<f. Count what fires less often for the same")
+        assert ("method: second_run" in step.text) == (not starts_tasks)
     page = shown._repr_html_()
     assert "<h3>demo: 3 of 5 software metrics" in page
     assert "<td>group1</td><td>a, b</td><td>a &lt; b</td><td>a &lt; b</td>" in page

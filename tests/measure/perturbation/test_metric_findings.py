@@ -109,13 +109,13 @@ def test_they_come_first_in_the_summary(folder: Path) -> None:
 def test_they_come_first_in_terminal_and_page(folder: Path, data: ReportData) -> None:
     output = (folder / "output").read_text()
     told = " ".join(output.split())
-    assert "! silent (software metric) counted no event in 8 runs of light, heavy" in told
+    assert "! silent (software metric) counted no event within the records in 8 runs of light, heavy" in told
     assert told.index("! silent") < told.index("demo: 20 baselines")
     assert "equivalent, but" in told
     page = render(data)
     place = page.index("Metrics that say little")
     assert place < page.index('<div class="verdicts">')
-    assert "silent (software metric) counted no event" in page[place:]
+    assert "silent (software metric) counted no event within the records" in page[place:]
     for beside in ("it leaves out PAPI_FSQ_INS (no events) and collects silent (no events)",):
         assert f'equivalent<span class="beside">, but {beside}</span>' in page
         assert f"light: equivalent, but {beside}</h2>" in page

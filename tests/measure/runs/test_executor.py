@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 
-from measure.errors import RunError
+import pytest
+
+from measure.errors import MeasureError, RunError
 from measure.run_types import Run, RunSpec
 from measure.runs.executor import Outcome, Workers, execute_plan, make_run
 from measure.runs.store import Store
@@ -58,6 +61,23 @@ def test_another_failure_of_one_run_stops_nothing(tmp_path: Path) -> None:
     assert (len(outcome.runs), len(outcome.failures), outcome.too_short) == (1, 1, "")
 
 
+def test_the_rest_is_given_up_after_three_failures_only_while_nothing_is_known_to_succeed(tmp_path: Path) -> None:
+    failing = [fake_spec(number, "fail") for number in range(1, 6)]
+    outcome, cancelled = executed(failing, tmp_path / "new", ended=3)
+    assert cancelled == [False, False, False, True, True]
+    assert (len(outcome.failures), outcome.untried) == (3, tuple(failing[3:]))
+    assert outcome.failure.startswith("3 runs failed (2 more were not tried), the first of variant 'baseline': ")
+    assert outcome.incomplete[0] == "2 of 5 runs are missing: `measure run` makes them."
+    executed([fake_spec(0)], tmp_path / "old", ended=1)
+    outcome, cancelled = executed([fake_spec(0), *failing], tmp_path / "old", ended=5)
+    assert not any(cancelled)
+    assert (outcome.reused, len(outcome.failures), outcome.untried) == (1, 5, ())
+    with pytest.raises(MeasureError, match="5 runs failed; the report is of the others"):
+        outcome.check_complete()
+    (told,) = outcome.incomplete
+    assert told.startswith("5 of 6 runs failed (5 of 6 of baseline)")
+
+
 def test_a_finished_run_is_not_lost_and_lets_the_others_be_made(tmp_path: Path) -> None:
     both = [fake_spec(0, "short"), fake_spec(1)]
     executed(both, tmp_path, ended=2)  # whichever of both is looked at first
@@ -66,3 +86,20 @@ def test_a_finished_run_is_not_lost_and_lets_the_others_be_made(tmp_path: Path) 
     outcome, cancelled = executed([both[1], both[0], fake_spec(2)], tmp_path, ended=2)
     assert not any(cancelled)
     assert (len(outcome.runs), outcome.too_short) == (2, "")
+
+
+def test_runs_have_a_short_repr() -> None:
+    run = make_run(fake_spec(3))
+    assert repr(run) == "<Run 3 of 'baseline': <Trace of 300 records, 2 metrics>>"
+    assert repr(fake_spec(3)) == "<RunSpec of run 3 of 'baseline', seed 3>"
+
+
+def test_a_stored_run_keeps_whether_the_program_started_threads(tmp_path: Path) -> None:
+    run = make_run(fake_spec(0))
+    assert isinstance(run, Run)
+    with Store(tmp_path) as store:
+        for key, starts_tasks in (("one", False), ("other", True)):
+            store.save(key, replace(run, starts_tasks=starts_tasks))
+            found, _ = store.load(key, run.spec)
+            assert found is not None
+            assert found.starts_tasks == starts_tasks

@@ -153,7 +153,9 @@ def test_a_sampler_in_the_guest_counts_what_every_thread_does(
     """The first thread waits meanwhile. Many short time slices end in the handler, where the counters stand still."""
     monkeypatch.setattr(scheduler, "TIME_SLICE_INSTRUCTIONS", slice_instructions)
     spec = sampling_itself(tmp_path, THREADED, {"event": "entry", "function": "step"})
-    instructions, steps = EmulatedTarget().execute(spec).trace.values.T
+    run = EmulatedTarget().execute(spec)
+    assert run.starts_tasks
+    instructions, steps = run.trace.values.T
     assert 6000 * 0.97 < steps.sum() <= 6000
     costs = instructions[steps > 3] / steps[steps > 3]
     assert np.allclose(costs, np.median(costs), rtol=0.15)
