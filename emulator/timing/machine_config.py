@@ -150,19 +150,6 @@ class PredictorConfig(_Section):
                 f"with {self.entries} entries has so many index bits",
                 "history_bits", "entries", "kind",
             )  # fmt: skip
-        if self.kind != "gshare" and self.history_bits:
-            raise problem_among(
-                f"history_bits is {self.history_bits}, expected 0 or none: {self.kind} has no history, only gshare has",
-                "history_bits", "kind",
-            )  # fmt: skip
-        has_counters = self.kind in ("bimodal", "gshare")
-        default_entries = type(self).model_fields["entries"].default
-        if not has_counters and self.entries != default_entries:
-            raise problem_among(
-                f"entries is {self.entries}, expected {default_entries} or none: {self.kind} has no counters, only "
-                "bimodal and gshare have",
-                "entries", "kind",
-            )  # fmt: skip
         return self
 
 

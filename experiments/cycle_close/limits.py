@@ -15,8 +15,7 @@ from instrumenter.building.program_build import build_program
 
 SOURCE = Path(__file__).parent / "programs" / "limits.c"
 SMALL_PREDICTOR = (
-    "branch_predictor.kind=bimodal", "branch_predictor.history_bits=0", "branch_predictor.entries=512",
-    "pipeline.mispredict_penalty_cycles=20",
+    "branch_predictor.kind=bimodal", "branch_predictor.entries=512", "pipeline.mispredict_penalty_cycles=20"
 )  # fmt: skip
 LARGE_PAGES = ("memory.page_bytes=2097152", "dtlb.entries=4", "dtlb.associativity=4")
 CASES = (

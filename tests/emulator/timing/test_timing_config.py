@@ -154,18 +154,6 @@ SIZE, LATENCY, LINES = "  size_bytes: 1024\n", "  latency_cycles: 50", "  line_b
         ),
         (
             "memory:",
-            "branch_predictor: {kind: bimodal, entries: 16, history_bits: 4}\nmemory:",
-            10,
-            "branch_predictor: history_bits is 4, expected 0 or none: bimodal has no history, only gshare has",
-        ),
-        (
-            "memory:",
-            "branch_predictor: {kind: backward_taken, entries: 16}\nmemory:",
-            10,
-            "branch_predictor: entries is 16, expected 2048 or none: backward_taken has no counters, only bimodal",
-        ),
-        (
-            "memory:",
             "energy:\n  events_pj: {instructions: 1,\n    l1d_acesses: 2}\nmemory:",
             12,
             "energy.events_pj.l1d_acesses: not an event with an energy; did you mean 'l1d_accesses'?",
@@ -209,7 +197,6 @@ def test_values_that_do_not_go_together_are_told_where_the_last_was_set(tmp_path
         (["l1d.size_bytes=3000"], "--set l1d.size_bytes=3000: l1d: size_bytes is 3000, expected associativity x"),
         (["l1d.associativity=3"], f"--set l1d.associativity=3: {size}"),
         (["l1d.line_bytes=48"], "--set l1d.line_bytes=48: l1d.line_bytes: got 48, expected a power of two"),
-        (["branch_predictor.history_bits=4"], "--set branch_predictor.history_bits=4: branch_predictor: history_bits"),
         (["branch_predictor.kind=gshare"], "--set branch_predictor.kind=gshare: branch_predictor: history_bits is 0"),
     ):
         with pytest.raises(MachineConfigError, match=f"^{re.escape(message)}"):

@@ -110,7 +110,7 @@ def machines(draw: st.DrawFn) -> MachineConfig:
         memory={"latency_cycles": draw(st.sampled_from([1, 10, 64]))},
         branch_predictor={
             "kind": kind,
-            "entries": draw(st.sampled_from([8, 16])) if kind in ("bimodal", "gshare") else 2048,
+            "entries": draw(st.sampled_from([8, 16])),
             "history_bits": draw(st.integers(1, 3)) if kind == "gshare" else 0,
             "btb_entries": draw(st.sampled_from([0, 1, 4])),
             "return_stack_entries": draw(st.sampled_from([0, 1, 3])),
