@@ -162,6 +162,7 @@ def full_traces(job: Job, elf: Path, config: MachineConfig, lengths: tuple[int, 
         while running:
             running = machine.advance_to_instructions(min(ends[length][-1] + length for length in lengths))
             machine.drain()
+            core.follow(machine.hart.pc)
             now, counted = machine.instructions, core.snapshot()
             for length in lengths:
                 if now >= ends[length][-1] + length or (not running and now > ends[length][-1]):
