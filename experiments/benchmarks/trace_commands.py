@@ -4,7 +4,8 @@
 
 For each program and machine: `emulate PROGRAM` and `measure cycleclose --machine M PROGRAM` as a user types them, both
 after two runs that left translations, in turn, the least of some repeats. ``short``: a program of 12 M instructions,
-which shows what a trace takes at least.
+which shows what a trace takes at least. ``bare``: on strongarm with `--warm-up 0,0 --wait-step 0`, which follows
+nothing and begins its samples cold: what counting and samples take alone.
 
 What a trace cannot do without is measured in one process, after the same warm-up, as a ratio over running the program
 without any observer: ``counting``: executions of blocks, from which an interval's signature is made; ``caches``: also
@@ -36,6 +37,11 @@ from measure.cycle_close.tracer import profile_selection
 
 ROOT = Path(__file__).parents[2]
 MACHINES = ("strongarm", "desktop")
+BARE = "bare"
+WAYS: dict[str, tuple[str, list[str]]] = {
+    **{machine: (machine, []) for machine in MACHINES}, BARE: ("strongarm", ["--warm-up", "0,0", "--wait-step", "0"])
+}  # fmt: skip
+"""Of tracing: the machine, and options of the command."""
 WARM_UP_RUNS = 2  # which leave translations
 SHORT = """
 int main(void) { volatile unsigned sum = 0; for (unsigned i = 0; i < 2000000; i++) sum += i * i; return 0; }
@@ -52,15 +58,15 @@ def short_job(folder: Path) -> Job:
 
 
 def command_seconds(job: Job, repeats: int, folder: Path) -> tuple[float, dict[str, float]]:
-    """Least seconds of plain emulation, and of a trace on each machine."""
+    """Least seconds of plain emulation, and of a trace in each of `WAYS`."""
     guest = [str(job.program), *job.arguments]
     commands = {"plain": [sys.executable, "-c", "from emulator.cli import main; main()", *guest]}
     stdin = ["--stdin", str(job.stdin)] if job.stdin else []
-    for machine in MACHINES:
+    for way, (machine, extra) in WAYS.items():
         file = ROOT / "configs" / "machines" / f"{machine}.yaml"
-        out = folder / f"{job.program.parent.name}-{machine}"  # a folder of another program's results is refused
-        options = ["cycleclose", "--machine", str(file), "--out", str(out), *stdin]
-        commands[machine] = [sys.executable, "-c", "from measure.cli import main; main()", *options, *guest]
+        out = folder / f"{job.program.parent.name}-{way}"  # a folder of another program's results is refused
+        options = ["cycleclose", "--machine", str(file), "--out", str(out), *extra, *stdin]
+        commands[way] = [sys.executable, "-c", "from measure.cli import main; main()", *options, *guest]
     least = dict.fromkeys(commands, float("inf"))
     for repeat in range(-WARM_UP_RUNS, repeats):
         for name, command in commands.items():
@@ -96,17 +102,18 @@ def recording_ratios(job: Job, repeats: int) -> list[float]:
 
 def table_of(rows: list[Row]) -> str:
     """The table of the page: a line a program, and the means."""
-    head = ["program", "plain [s]", *(f"{m} [s]" for m in MACHINES), *(f"{m}, over plain" for m in MACHINES)]
+    head = ["program", "plain [s]", *(f"{way} [s]" for way in WAYS), *(f"{way}, over plain" for way in WAYS)]
     head += ["counting", "caches"]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for name, plain, traces, ratios in rows:
-        cells = [name, f"{plain:.2f}", *(f"{traces[m]:.2f}" for m in MACHINES)]
-        cells += [f"{traces[m] / plain:.1f}" for m in MACHINES]
+        cells = [name, f"{plain:.2f}", *(f"{traces[way]:.2f}" for way in WAYS)]
+        cells += [f"{traces[way] / plain:.1f}" for way in WAYS]
         cells += [f"{one:.2f}" for one in ratios] if ratios else ["-"] * 2
         lines.append("| " + " | ".join(cells) + " |")
-    measured = [[traces[m] / plain for m in MACHINES] + ratios for _, plain, traces, ratios in rows if ratios]
+    measured = [[traces[way] / plain for way in WAYS] + ratios for _, plain, traces, ratios in rows if ratios]
     means = [statistics.geometric_mean(column) for column in zip(*measured, strict=True)]
-    lines.append("| **geometric mean, without short** | | | | " + " | ".join(f"**{one:.2f}**" for one in means) + " |")
+    blank, bold = " |" * (1 + len(WAYS)), " | ".join(f"**{one:.2f}**" for one in means)
+    lines.append(f"| **geometric mean, without short** |{blank} {bold} |")
     return "\n".join(lines)
 
 

@@ -77,9 +77,8 @@ def advice(
         split = ""
         if any(len(variant.software_metrics) > 1 for variant in all_perturbed) and not _is_partition(campaign):
             search = _settings_once(f"measure partition {campaign_words}")
-            if (
-                not campaign.cumulative and len(campaign.variants) == 1
-            ):  # it may be what a search has found: measure anew
+            may_be_found = not campaign.cumulative and len(campaign.variants) == 1
+            if may_be_found:  # by a search before: measure anew
                 search = _anew(search, campaign)
             split = (
                 f"; `{search}` looks for the fewest sets of these metrics that are each shown to change no relation by "
