@@ -13,7 +13,7 @@ from measure.console.worker_pool import end_now, worker_pool
 from measure.errors import FewRecordsError, MeasureError, RunError
 from measure.perturbation.similarity import Aligner, align_in_threads
 from measure.perturbation.wording import counted
-from measure.run_types import HOST, Run, RunSpec
+from measure.run_types import BASELINE, HOST, Run, RunSpec
 from measure.runs.plan import content_keys
 from measure.runs.store import Store
 
@@ -174,7 +174,8 @@ def execute_plan(
     Specs with one key, as of two variants with the same metrics, are made once, and each has the run as its own.
 
     A run that fails does not stop the others. Only while none has succeeded, now or before, is the rest given up: after
-    three failures, and at once if the first run that ends has too few records, as the others would have, as well.
+    three failures, a baseline's among them if there is one to make (counters alone may fail), and at once if the first
+    run that ends has too few records, as the others would have, as well.
     ``keys``: `content_keys` of the specs, if the caller has them. ``workers``: runs at once (default: one per
     processor), or `Workers` to reuse. ``started`` is called with the number of runs to make, the number of stored ones,
     and the number made at once; ``progress`` after each run.
@@ -223,6 +224,7 @@ def _run_all(
 ) -> None:
     """Make the ``missing`` runs; fills ``done`` and ``errors``, why runs failed, and stores each run as it ends."""
     futures: dict[concurrent.futures.Future[Run | RunError], tuple[str, RunSpec]] = {}
+    baselines = {key for key, spec in missing if spec.variant == BASELINE}
     try:
         futures = {workers.submit(spec): (key, spec) for key, spec in missing}
         for future in concurrent.futures.as_completed(futures):
@@ -236,7 +238,8 @@ def _run_all(
             if isinstance(result, RunError):
                 store.save_failure(key, spec, str(result))
                 errors[key] = result
-                if not done and (len(errors) >= 3 or isinstance(result, FewRecordsError)):
+                all_fail = len(errors) >= 3 and (not baselines or not baselines.isdisjoint(errors))
+                if not done and (all_fail or isinstance(result, FewRecordsError)):
                     for other in futures:
                         other.cancel()
                     _keep(_finished(futures, done), store)

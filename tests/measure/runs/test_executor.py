@@ -103,3 +103,10 @@ def test_a_stored_run_keeps_whether_the_program_started_threads(tmp_path: Path) 
             found, _ = store.load(key, run.spec)
             assert found is not None
             assert found.starts_tasks == starts_tasks
+
+
+def test_counters_that_fail_alone_stop_nothing_whichever_runs_end_first(tmp_path: Path) -> None:
+    counted = [replace(fake_spec(number, "fail"), variant="counted", build_key="other") for number in range(5)]
+    outcome, cancelled = executed([*counted, fake_spec(5)], tmp_path, ended=6)
+    assert not any(cancelled)
+    assert (len(outcome.runs), len(outcome.failures), outcome.untried) == (1, 5, ())
