@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -174,14 +174,15 @@ def run_cycleclose(
         raise CampaignError(str(error)) from None
     if skipped:
         full = None
+    validation = None
     if full is not None:
-        _write_trace(job, settings, directory, traced, full)
+        validation = _write_trace(job, settings, directory, traced, full)
     if not picture:
         (directory / "trace.png").unlink(missing_ok=True)  # an earlier trace's
     else:
         actual = full.columns if full is not None else None
         results.write_picture(directory, job.program.stem, traced.columns, actual)
-    _print(console, directory, traced, full, settings, job.samples, picture)
+    _print(console, directory, traced, full, validation, settings, job.samples, picture)
     if validate and skipped:
         console.print(
             "--validate was skipped: the full simulation "
@@ -300,7 +301,10 @@ def _validation(traced: Traced, full: Traced) -> dict[str, Any]:
     }
 
 
-def _write_trace(job: Job, settings: TracerSettings, directory: Path, traced: Traced, full: Traced | None) -> None:
+def _write_trace(
+    job: Job, settings: TracerSettings, directory: Path, traced: Traced, full: Traced | None
+) -> dict[str, Any] | None:
+    """Write the trace's files; what summary.json has of the deviation from ``full``, if that is known."""
     actual = full.columns if full is not None else None
     from measure.cycle_close import trace_page
 
@@ -308,11 +312,12 @@ def _write_trace(job: Job, settings: TracerSettings, directory: Path, traced: Tr
     about = summary_of(job, settings, traced, full)
     write_result(directory / SUMMARY_NAME, about)
     write_text_atomically(directory / "trace.html", trace_page.render_page(about, traced.columns, actual))
+    return about.get("validation")
 
 
 def _print(
-    console: Console, directory: Path, traced: Traced, full: Traced | None, settings: TracerSettings, samples: int,
-    picture: bool,
+    console: Console, directory: Path, traced: Traced, full: Traced | None, validation: Mapping[str, Any] | None,
+    settings: TracerSettings, samples: int, picture: bool,
 ) -> None:  # fmt: skip
     """Print the size of the trace, its estimates' quality, and the deviation from the full simulation, if known."""
     shares = ", ".join(
@@ -338,12 +343,11 @@ def _print(
         console.print(unsampled, style="yellow")
     if traced.sampled_again:
         _print_sampled_again(console, traced.sampled_again, settings, samples, bool(crowded))
-    if full is not None:
+    if full is not None and validation is not None:
         from measure.cycle_close import trace_page
 
         _print_deviations(console, deviations(full.table, traced.table))
         console.print(f"Events: {events_off(event_totals(full.columns, traced.columns))}", style="dim")
-        validation = _validation(traced, full)
         if is_far_off(validation):
             console.print(about_worst(validation), style="yellow", markup=False)
         console.print(f"The full simulation took {trace_page.duration_text(validation)}.")

@@ -46,7 +46,7 @@ def is_far_off(validation: Mapping[str, Any]) -> bool:
 
 
 def about_worst(validation: Mapping[str, Any]) -> str:
-    """Sentences on the metric and the event that are furthest off; those that are far off come first."""
+    """Sentences on the metric and the event that are furthest off; what is far off comes first."""
     metric, event = worst_metric(validation["metrics"]), worst_event(validation["events"])
     far, near = [], []
     if metric is not None:

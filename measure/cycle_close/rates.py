@@ -169,8 +169,8 @@ def deviations(actual: pd.DataFrame, estimated: pd.DataFrame) -> pd.DataFrame:
     one that 1% of them are beyond, and the whole run's error, all in percent; the mean absolute difference of an
     interval, in the metric's unit; and for rates of accesses, how
     many of them there are per 1000 instructions in the median interval, else NaN. Rates of accesses are compared in the
-    intervals that have at least `FEW_ACCESSES`, and relative to the rate in those that have as many hits. Both tables
-    must have the same intervals."""
+    intervals that have at least `FEW_ACCESSES`; their relative deviations are of the intervals with at least as many
+    hits. Both tables must have the same intervals."""
     if not np.array_equal(actual["end_instructions"], estimated["end_instructions"]):
         raise ValueError("the traces have different intervals")
     import pandas as pd

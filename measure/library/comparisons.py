@@ -58,7 +58,7 @@ class Comparison:
 
     @property
     def variants(self) -> tuple[str, ...]:
-        """The names of the variants that were compared, without those that have no runs."""
+        """The names of the variants that have runs, which were compared."""
         return tuple(variant.name for variant in self.report.variants)
 
     @property

@@ -53,7 +53,7 @@ class Outcome:
 
     @property
     def incomplete(self) -> tuple[str, ...]:
-        """Sentences on the runs of the plan that are not there: those that were not tried, then those that failed."""
+        """Sentences on planned runs that were not tried, and on runs that failed."""
         planned = len(self.runs) + len(self.failures) + len(self.untried)
         sentences = []
         if self.untried:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emulator.engine.hart_state import Hart
-from emulator.engine.instrument.held_state import HISTORY, MISPREDICTED, TABLE, HeldState
+from emulator.engine.instrument.held_state import COUNT_AND_RETURN, HISTORY, TABLE, HeldState
 from emulator.events import OpClass
 
 _WITHOUT_HISTORY = "%index = and i64 %address, {entry_mask}"
@@ -43,11 +43,7 @@ store i8 %stored, ptr %place
 %predicted = lshr i32 %counter, 1
 %wrong = xor i32 %predicted, %taken
 %one = zext i32 %wrong to i64
-%total = getelementptr i8, ptr %state, i64 {MISPREDICTED}
-%before = load i64, ptr %total
-%after = add i64 %before, %one
-store i64 %after, ptr %total
-ret void
+{COUNT_AND_RETURN}
 }}}}"""
 assert HISTORY == 0
 # A branch goes backward, or to itself, where its offset is negative or 0: bit 31 of the instruction is the sign, and
@@ -67,11 +63,7 @@ _FIXED = f"""define internal void @NAME(ptr %st, ptr %mem, ptr %state, i64 %f0, 
 %taken = icmp ne i64 %f1, 0
 %wrong = xor i1 %predicted, %taken
 %one = zext i1 %wrong to i64
-%total = getelementptr i8, ptr %state, i64 {MISPREDICTED}
-%before = load i64, ptr %total
-%after = add i64 %before, %one
-store i64 %after, ptr %total
-ret void
+{COUNT_AND_RETURN}
 }}}}"""
 
 

@@ -17,6 +17,12 @@ from emulator.events import InlineCall, OpClass
 
 TABLE = 64  # where the table begins in the state [bytes]
 HISTORY, MISPREDICTED = 0, 8  # where these words are
+COUNT_AND_RETURN = f"""%total = getelementptr i8, ptr %state, i64 {MISPREDICTED}
+%before = load i64, ptr %total
+%after = add i64 %before, %one
+store i64 %after, ptr %total
+ret void"""
+"""The end of a function: adds ``%one`` to the mispredictions."""
 
 
 class HeldState:

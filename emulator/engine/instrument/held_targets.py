@@ -8,7 +8,7 @@ last. Direct transfers, which share a real buffer, and returns are left out.
 from __future__ import annotations
 
 from emulator.engine.hart_state import Hart
-from emulator.engine.instrument.held_state import MISPREDICTED, TABLE, HeldState
+from emulator.engine.instrument.held_state import COUNT_AND_RETURN, TABLE, HeldState
 from emulator.events import OpClass
 
 _TEXT = f"""define internal void @NAME(ptr %st, ptr %mem, ptr %state, i64 %f0, i64 %f1) alwaysinline nounwind {{{{
@@ -23,11 +23,7 @@ _TEXT = f"""define internal void @NAME(ptr %st, ptr %mem, ptr %state, i64 %f0, i
 store i64 %word, ptr %place
 %wrong = icmp ne i64 %last, %word
 %one = zext i1 %wrong to i64
-%total = getelementptr i8, ptr %state, i64 {MISPREDICTED}
-%before = load i64, ptr %total
-%after = add i64 %before, %one
-store i64 %after, ptr %total
-ret void
+{COUNT_AND_RETURN}
 }}}}"""
 
 
