@@ -61,6 +61,14 @@ def explain_results(
         with Status(console, "judging the campaign's runs"):
             verdicts = verdicts_of_variants(plan, outcome, makers.aligner)
         judged = {name: VariantPerturbation(*found) for name, found in verdicts.items()}
+        without_runs = [name for name in campaign.variant_sets() if name not in judged]
+        if lacking := [name for name in variants if name in without_runs]:
+            raise CampaignError(
+                f"{results}: no run of {lacking[0]} is there, so nothing can be explained; "
+                f"`measure run {plan.campaign_words}` makes them"
+            )
+        if without_runs:
+            console.print(f"Not explained, as no run of it is there: {', '.join(without_runs)}.", style="yellow")
         wanted = {name: one for name, one in judged.items() if not variants or name in variants}
         return explain_judged(plan, wanted, results, console, pairs=pairs, minutes=minutes, workers=makers)
 

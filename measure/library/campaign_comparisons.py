@@ -36,7 +36,9 @@ class CampaignComparison:
     found: CampaignsCompared
 
     def __repr__(self) -> str:
-        verdicts = ", ".join(f"{one.name} {one.verdict}" for one in self.found.variants)
+        found = [(one.name, one.verdict) for one in self.found.variants]
+        found += [(one.name, one.verdict) for one in self.found.without_runs]
+        verdicts = ", ".join(f"{name} {verdict}" for name, verdict in found)
         return f"<{type(self).__name__} {self.found.before!r}, then {self.found.after!r}: {verdicts}>"
 
     @property
@@ -51,7 +53,7 @@ class CampaignComparison:
 
     @property
     def verdicts(self) -> pd.DataFrame:
-        """One row for each variant of both campaigns.
+        """One row for each variant of both campaigns; one without runs in either is *not assessable*.
 
         Columns: ``variant``; ``before`` and ``after``, its verdicts in the campaigns; ``verdict`` on the difference of
         its changes (perturbed, changed, inconclusive, equivalent, not assessable); ``p`` (familywise over its pairs,
@@ -67,6 +69,10 @@ class CampaignComparison:
             )
             for one in self.found.variants
         ]  # fmt: skip
+        nan = float("nan")
+        rows += [
+            (one.name, one.before, one.after, one.verdict, nan, nan, 0, 0, False) for one in self.found.without_runs
+        ]
         names = ["variant", "before", "after", "verdict", "p", "level", "runs_before", "runs_after", "paired"]
         return pd.DataFrame(rows, columns=names)
 

@@ -19,7 +19,7 @@ from measure.report.style import VERDICT_STYLES
 from measure.result_files import check_results_place, write_result, write_text_atomically
 from measure.two_campaigns.comparison import NULL_HYPOTHESIS, CampaignsCompared, compare_results
 from measure.two_campaigns.page import render_page
-from measure.two_campaigns.variant_change import PairChange, VariantChange
+from measure.two_campaigns.variant_change import NotCompared, PairChange, VariantChange
 from measure.two_campaigns.verdicts import table_of_comparison
 from measure.verdict_files.deliver import deliver
 from measure.verdict_files.options import VerdictOptions
@@ -64,7 +64,8 @@ def as_json(found: CampaignsCompared) -> dict[str, Any]:
         "delta": found.delta,
         "alpha": found.alpha,
         "hardware_metrics": list(found.metrics),
-        "variants": {one.name: plain_json(_variant_json(one)) for one in found.variants},
+        "variants": {one.name: plain_json(_variant_json(one)) for one in found.variants}
+        | {one.name: _not_compared_json(one) for one in found.without_runs},
         "only_before": list(found.only_before),
         "only_after": list(found.only_after),
         "repeated": list(found.repeated),
@@ -87,6 +88,13 @@ def _variant_json(one: VariantChange) -> dict[str, Any]:
         },
         "pairs": [_pair_json(pair) for pair in one.pairs if not pair.is_across],
         "across_runs": [_pair_json(pair) for pair in one.pairs if pair.is_across],
+    }  # fmt: skip
+
+
+def _not_compared_json(one: NotCompared) -> dict[str, Any]:
+    return {
+        "before": {"verdict": one.before}, "after": {"verdict": one.after},
+        "difference": {"verdict": one.verdict, "reason": one.reason},
     }  # fmt: skip
 
 
@@ -113,6 +121,10 @@ def _print(console: Console, found: CampaignsCompared) -> None:
         )
         for one in found.variants
     ]  # fmt: skip
+    rows += [
+        (escape(one.name), _styled(one.before), _styled(one.after), _styled(one.verdict), "-")
+        for one in found.without_runs
+    ]
     print_table(console, escape(f"{found.before}, then {found.after}"), headings, rows, right=[4])
     for one in found.variants:
         pairs = [pair for pair in one.pairs if math.isfinite(pair.test.difference)][:_MOST_PAIRS]

@@ -30,7 +30,7 @@ from measure.two_campaigns.across import AcrossRuns, common_duplicates
 from measure.two_campaigns.change_test import FEWEST_RUNS, compare_changes, smallest_p
 from measure.two_campaigns.design_facts import DesignFact, different_programs, differing_facts
 from measure.two_campaigns.repeated_runs import repeated_variants
-from measure.two_campaigns.variant_change import PairChange, SideVerdicts, VariantChange
+from measure.two_campaigns.variant_change import NotCompared, PairChange, SideVerdicts, VariantChange
 from measure.verdict_files.summary_file import read_summary
 
 NULL_HYPOTHESIS = (
@@ -45,7 +45,8 @@ class CampaignsCompared:
     ``notes``: sentences on runs and metrics that are left out; ``campaign_file``: of the second campaign; ``programs``:
     the names of both programs where they are not two versions of one; ``repeated``: variants of which, and of whose
     baselines, one campaign has only runs that the other has, too; ``invalidating``: what makes figures or verdicts of
-    either campaign wrong, such as a control that failed."""
+    either campaign wrong, such as a control that failed; ``without_runs``: variants of both campaigns that ``variants``
+    lacks because either has no run of them."""
 
     before: str
     after: str
@@ -61,6 +62,7 @@ class CampaignsCompared:
     programs: tuple[str, str] | None = None
     repeated: tuple[str, ...] = ()
     invalidating: tuple[str, ...] = ()
+    without_runs: tuple[NotCompared, ...] = ()
 
     @property
     def notice(self) -> str:
@@ -93,7 +95,8 @@ class CampaignsCompared:
             "is the same, so that no difference can show."
         ] if self.repeated and not self.notice else []  # fmt: skip
         first = [self.notice] if self.notice else []
-        return (*self.invalidating, *first, *other, *(one.text for one in self.variants), *same, *alone, *self.notes)
+        variants = [*(one.text for one in self.variants), *(one.text for one in self.without_runs)]
+        return (*self.invalidating, *first, *other, *variants, *same, *alone, *self.notes)
 
 
 @dataclass(frozen=True)
@@ -156,15 +159,10 @@ def compare_results(
             f"{before} has the variants {', '.join(sets[0]) or 'none'}, {after} {', '.join(sets[1]) or 'none'}: "
             "expected at least one of the same name"
         )
-    without_runs = [
-        f"{name}: no run of it succeeded in {side.directory}, so it is not compared: {side.remedy}."
-        for name in in_both
-        for side in sides
-        if not runs_of(side.runs, name)
-    ]
-    names = [name for name in in_both if all(runs_of(side.runs, name) for side in sides)]
+    without_runs = _without_runs(sides, in_both)
+    names = [name for name in in_both if name not in {one.name for one in without_runs}]
     if not names:
-        raise CampaignError(" ".join(without_runs))
+        raise CampaignError(" ".join(one.text for one in without_runs))
     delta = delta if delta is not None else min(campaign.delta for campaign in campaigns)
     alpha = alpha if alpha is not None else min(campaign.alpha_of_a_look for campaign in campaigns)
     same_noise = (campaigns[0].seed, campaigns[0].noise) == (campaigns[1].seed, campaigns[1].noise)
@@ -175,7 +173,6 @@ def compare_results(
     variants = [_variant(name, setting) for name in names]
     order = {verdict: n for n, verdict in enumerate(VERDICTS)}
     notes = [
-        *without_runs,
         *(f"{side.directory} lacks {counted(side.missing, 'run')}: {side.remedy}." for side in sides if side.missing),
         *(
             f"{counted(side.failed, 'run')} of {side.directory} failed: `measure report "
@@ -211,7 +208,23 @@ def compare_results(
         tuple(name for name in sets[0] if name not in sets[1]), tuple(name for name in sets[1] if name not in sets[0]),
         tuple(notes), delta, alpha, second.plan.campaign_file, different_programs(first.plan, second.plan), repeated,
         tuple(f"{side.directory}: {one}" for side in sides for one in side.summary.get("invalidating", ())),
+        without_runs,
     )  # fmt: skip
+
+
+def _without_runs(sides: Sequence[_Side], names: Sequence[str]) -> tuple[NotCompared, ...]:
+    """The variants of ``names`` of which a campaign has no runs, each with the campaigns that lack them."""
+    lacking = {name: [side for side in sides if not runs_of(side.runs, name)] for name in names}
+    return tuple(
+        NotCompared(
+            name,
+            _verdict_alone(sides[0], name),
+            _verdict_alone(sides[1], name),
+            "not compared, as " + " and ".join(f"{one.directory} has no run of it ({one.remedy})" for one in without),
+        )
+        for name, without in lacking.items()
+        if without
+    )
 
 
 def _agreement(variants: Sequence[VariantChange]) -> list[str]:
@@ -336,6 +349,22 @@ def _changes_across(setting: _Setting, found: Sequence[Compared]) -> list[NDArra
     ]
 
 
+def _verdict_alone(side: _Side, name: str) -> Verdict:
+    """The verdict of one campaign on a variant that the other may have no runs of."""
+    try:
+        found: Verdict = side.summary["variants"][name]["verdict"]
+    except (KeyError, TypeError):
+        raise _no_verdict(side, name) from None
+    return found
+
+
+def _no_verdict(side: _Side, name: str) -> CampaignError:
+    return CampaignError(
+        f"{side.directory / 'summary.json'} has no verdict on {name}: `measure report {side.directory}` writes it from "
+        "the stored runs"
+    )
+
+
 def _verdicts(side: _Side, name: str) -> SideVerdicts:
     try:
         stored = side.summary["variants"][name]
@@ -349,7 +378,4 @@ def _verdicts(side: _Side, name: str) -> SideVerdicts:
             },
         )  # fmt: skip
     except (KeyError, TypeError):
-        raise CampaignError(
-            f"{side.directory / 'summary.json'} has no verdict on {name}: `measure report {side.directory}` writes it "
-            "from the stored runs"
-        ) from None
+        raise _no_verdict(side, name) from None

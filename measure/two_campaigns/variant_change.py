@@ -67,6 +67,27 @@ class PairChange:
 
 
 @dataclass(frozen=True)
+class NotCompared:
+    """A variant of both campaigns of which one has no runs, or both. ``before``, ``after``: its verdicts in them;
+    ``reason``: which campaign lacks runs, and what makes them."""
+
+    name: str
+    before: Verdict
+    after: Verdict
+    reason: str
+
+    @property
+    def verdict(self) -> Verdict:
+        """Nothing can be told of the difference."""
+        return "not assessable"
+
+    @property
+    def text(self) -> str:
+        """What is missing, as a sentence."""
+        return f"{self.name}: {self.reason}."
+
+
+@dataclass(frozen=True)
 class VariantChange:
     """One variant in both campaigns. ``verdict``: on the difference of its changes; ``pairs``: the gravest first;
     ``n_before``, ``n_after``: runs tested; ``paired``: replicates with the same seed were paired; ``level``: up to

@@ -108,6 +108,33 @@ def test_a_report_of_stored_runs_knows_the_failed_ones(folder: Path) -> None:
         assert 'errors="12"' in (folder / name).read_text()
 
 
+def test_a_comparison_of_campaigns_names_the_variants_without_runs(folder: Path) -> None:
+    assert run(folder).exit_code == 1
+    assert run(folder, "--out", folder / "second", "--set", "seed=2").exit_code == 1
+    result = command(
+        "compare", folder / "out", folder / "second", "--out", folder / "compared", "--junit", folder / "c.xml",
+        "--fail-on", "inconclusive",
+    )  # fmt: skip
+    assert result.exit_code == 3, result.output
+    assert re.search(r"│ both +│ not assessable +│ not assessable +│ not assessable", result.output)
+    assert "both: not compared, as" in words(result)
+    found = json.loads((folder / "compared" / "compare.json").read_text())
+    assert found["variants"]["both"]["difference"]["verdict"] == "not assessable"
+    assert '<testcase classname="both" name="difference of two campaigns"' in (folder / "c.xml").read_text()
+    page = (folder / "compared" / "compare.html").read_text()
+    assert '<div class="name">both</div><div class="word">not assessable</div>' in page
+    table = library.compare(folder / "out", folder / "second").verdicts.set_index("variant")
+    assert table.loc["both", "verdict"] == "not assessable"
+    assert table.loc["both", "runs_after"] == 0
+
+
+def test_an_explanation_says_which_variants_have_no_runs(folder: Path) -> None:
+    assert run(folder).exit_code == 1
+    result = command("explain", folder / "out", "--variant", "both")
+    assert result.exit_code == 2, result.output
+    assert "no run of both is there, so nothing can be explained" in words(result)
+
+
 def test_a_library_call_knows_the_failed_runs_and_the_variants_without_any(folder: Path) -> None:
     assert run(folder).exit_code == 1
     result = library.load(folder / "out", progress=False)

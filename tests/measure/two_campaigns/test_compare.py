@@ -359,8 +359,10 @@ def test_a_variant_without_runs_leaves_the_others_comparable(results: Path, tmp_
     result = measure("compare", results / "same", tmp_path / "copy", "--out", tmp_path / "out")
     assert result.exit_code == 0, result.output
     found = json.loads((tmp_path / "out/compare.json").read_text())
-    assert list(found["variants"]) == ["heavy"]
-    assert any(one.startswith("light: no run of it succeeded in") for one in found["findings"])
+    assert list(found["variants"]) == ["heavy", "light"]
+    assert found["variants"]["light"]["before"]["verdict"] == "equivalent"
+    assert found["variants"]["light"]["after"]["verdict"] == "not assessable"
+    assert any(one.startswith("light: not compared, as") for one in found["findings"])
     assert any("/copy lacks " in one and "runs: `measure run" in one for one in found["findings"])
 
 
