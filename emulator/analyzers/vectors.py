@@ -1,5 +1,5 @@
 """Basic block vectors, written to a file in SimPoint's format: a line ``T:block:count :block:count ...`` for each
-interval, where a count is executions times instructions. Blocks are numbered from 1 in the order of their discovery."""
+interval, where a count is executions times instructions. `BlockNumbers` says how blocks are numbered."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from common.atomic_files import filling
 from emulator.analyzers.analyzer import Analyzer
 from emulator.errors import EmulatorError
 from emulator.events import TraceSelection
+from emulator.execution.block_numbers import BlockNumbers
 from emulator.execution.intervals import Intervals
 
 
@@ -30,6 +31,7 @@ class BlockVectors(Analyzer):
         self.interval_instructions = interval
         self.out = Path(out)
         self.written = 0
+        self._numbers = BlockNumbers()
         self._file: IO[bytes] | None = None
         self._opened = ExitStack()
 
@@ -43,9 +45,9 @@ class BlockVectors(Analyzer):
         from emulator.analyzers.vectors_kernel import MOST_BYTES_OF_ENTRY, put_vectors
 
         assert self._file is not None
-        counts = intervals.executions * self.machine.facts.blocks["n_instructions"][intervals.blocks]
+        numbers, counts = self._numbers.vectors(intervals, self.machine.facts.blocks)
         text = np.empty(MOST_BYTES_OF_ENTRY * len(counts) + 2 * len(intervals), np.uint8)
-        n_bytes = put_vectors(text, intervals.starts, intervals.blocks, counts)
+        n_bytes = put_vectors(text, intervals.starts, numbers, counts)
         with self._errors_named():
             self._file.write(text[:n_bytes].data)
         self.written += len(intervals)

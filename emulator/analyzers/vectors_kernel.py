@@ -30,9 +30,9 @@ def _put_number(text: NDArray[np.uint8], place: Integer, number: Integer) -> Int
 
 @kernel
 def put_vectors(
-    text: NDArray[np.uint8], starts: NDArray[np.int64], blocks: NDArray[np.uint32], counts: NDArray[np.int64]
+    text: NDArray[np.uint8], starts: NDArray[np.int64], numbers: NDArray[np.uint32], counts: NDArray[np.int64]
 ) -> int:
-    """Write a line for each interval, with its blocks (numbered from 1) and counts; returns the number of bytes.
+    """Write a line for each interval, with the numbers of its blocks and counts; returns the number of bytes.
 
     ``starts``: (n + 1,) first entry of each interval; ``text``: (m,), with `MOST_BYTES_OF_ENTRY` for each entry and 2
     for each interval.
@@ -42,7 +42,7 @@ def put_vectors(
         text[place] = _T
         place += 1
         for entry in range(starts[interval], starts[interval + 1]):
-            place = _put_number(text, place, blocks[entry] + 1)
+            place = _put_number(text, place, numbers[entry])
             place = _put_number(text, place, counts[entry])
             text[place] = _BLANK
             place += 1

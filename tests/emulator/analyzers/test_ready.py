@@ -443,9 +443,9 @@ def test_the_text_of_vectors_is_that_of_a_naive_twin(rows: list[list[tuple[int, 
     entries = [entry for row in rows for entry in row]
     starts = np.cumsum([0, *map(len, rows)])
     text = np.zeros(MOST_BYTES_OF_ENTRY * len(entries) + 2 * len(rows), np.uint8)
-    blocks, counts = (np.array([entry[n] for entry in entries], kind) for n, kind in enumerate((np.uint32, np.int64)))
-    n_bytes = put_vectors(text, starts, blocks, counts)
-    wanted = "".join("T" + "".join(f":{block + 1}:{count} " for block, count in row) + "\n" for row in rows)
+    numbers, counts = (np.array([entry[n] for entry in entries], kind) for n, kind in enumerate((np.uint32, np.int64)))
+    n_bytes = put_vectors(text, starts, numbers, counts)
+    wanted = "".join("T" + "".join(f":{number}:{count} " for number, count in row) + "\n" for row in rows)
     assert text[:n_bytes].tobytes().decode() == wanted
 
 
