@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from emulator.engine.blocks import Block
 from emulator.engine.codegen.entry import Entry
-from emulator.engine.instrument.followed_lines import timestamped_accesses
 from emulator.engine.instrument.inline_functions import execute as execute_with_calls
 from emulator.engine.oracle import ECALL, ECALL_BYTES, Environment, Oracle
 from emulator.engine.selections import is_hooked
@@ -98,7 +97,6 @@ class OracleRunner:
         followed = observers.followed_lines if any(selection.followed_lines) else None
         if followed is not None:
             followed.fetch(block.pc, block.end_pc, touch_time)
-        places = timestamped_accesses(block.instructions) if followed is not None else []
         facts = space.cache.facts
         first = int(facts.blocks["first_instruction"][block.number])
         for place, instruction in enumerate(block.instructions):
@@ -114,9 +112,7 @@ class OracleRunner:
                         record.append(address & 0xFFFFFFFF)
                 if followed is not None and self._accesses:
                     is_store = bool(instruction.row.access & ACCESS_STORE)
-                    followed.access(
-                        self._accesses[0], is_store, touch_time + place, places[place], selection.follows_stores
-                    )
+                    followed.access(self._accesses[0], is_store, touch_time + place, selection.follows_stores)
         record.commit_events()
 
     def _call_hooks(self, block: Block) -> None:

@@ -2,10 +2,8 @@
 
 Fast execution looks each access up in tables of what the first-level caches and TLBs hold, and calls a kernel for the
 rest (`emulator.engine.instrument.followed_lines`). So their contents, and those of the L2 cache, are at any time what a
-full simulation would leave: a sample needs no warm-up, whatever the replacement. And of each interval the misses are
-known, which signatures of code do not show.
-
-Not quite the same: accesses of a block that do not write their time, and the order of uses within one.
+full simulation would leave, to the bit: a sample needs no warm-up, whatever the replacement. And of each interval the
+misses are known, which signatures of code do not show.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """What fast execution counts of each interval: misses of caches and TLBs, and mispredictions.
 
-Intervals with the same code can differ in these many times. They are exact, but for what
-`emulator.timing.followed_caches` says, where fast execution keeps caches and branch predictor up to date; then no
-sample has to stand for them: an estimate gets the interval's own (`measure.cycle_close.estimated_events`). From misses
-follows how long an interval waits for memory.
+Intervals with the same code can differ in these many times. They are exact where fast execution keeps caches and
+branch predictor up to date (`emulator.timing.followed_caches`); then no sample has to stand for them: an estimate
+gets the interval's own (`measure.cycle_close.estimated_events`). From misses follows how long an interval waits for
+memory.
 """
 
 from __future__ import annotations

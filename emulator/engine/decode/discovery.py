@@ -86,9 +86,8 @@ class Discovery:
         self._used = 0  # operations in the chunk
         self._blocks: Any = None
         self._instructions: Any = None
-        self._accessed = np.zeros((k.N_REGISTERS, 1 + k.ACCESS_FIELDS * MAX_BLOCK_INSTRUCTIONS), np.int64)
         self._put(job=self._job, permissions=pages.permissions, descriptors=descriptors, block_index=index)
-        self._put(accessed=self._accessed, **self._isa._asdict(), **k.Shadow(*pages.shadow_tables)._asdict())
+        self._put(**self._isa._asdict(), **k.Shadow(*pages.shadow_tables)._asdict())
         self._addresses[_PLACE["memory"]] = pages.base
         self.n_known = 0
 
@@ -166,7 +165,7 @@ def _kernel(compiler: Compiler) -> tuple[int, k.InstructionSet]:
 
         tables = k.BlockTables(
             one(BLOCK_DTYPE), one(INSTRUCTION_DTYPE), one(OPERATION_DTYPE), one(DESCRIPTOR_DTYPE), one(np.uint32),
-            one(np.uint64), np.zeros((k.N_REGISTERS, 1 + k.ACCESS_FIELDS * MAX_BLOCK_INSTRUCTIONS), np.int64),
+            one(np.uint64),
         )  # fmt: skip
         arguments = (
             one(k.JOB_DTYPE), k.GuestCode(one(np.uint8), one(np.uint8)), tables, isa,

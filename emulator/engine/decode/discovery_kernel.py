@@ -25,7 +25,6 @@ from emulator.engine.decode.operations import (
     SLOW,
 )
 from emulator.engine.hart_state import CLASS_SHIFT, WORD_SHIFT
-from emulator.engine.instrument.followed_lines import COVERED_BYTES, FAR
 from emulator.events import MAX_BLOCK_INSTRUCTIONS, OpClass
 
 # The words of the job: the block's pc, the host function that runs it, its hotness threshold, the host address of the
@@ -61,8 +60,6 @@ KIND_X, KIND_F = 1, 2
 DYNAMIC = 7  # the rounding mode in fcsr
 KNOWN, AMBIGUOUS, NEW_PAGES = 0xFFFF, 1 << 19, 2 << 19  # of `CodeShadow`
 ASK_PYTHON = 0xFFFFFFFF  # in ``block_index``: a dispatch miss at this address returns to Python
-N_REGISTERS = 32
-ACCESS_FIELDS = 4  # of an access in ``accessed``
 
 _BRANCH, _JUMP, _CALL, _RETURN = (int(one) for one in (OpClass.BRANCH, OpClass.JUMP, OpClass.CALL, OpClass.RETURN))
 _INDIRECT_CALL, _INDIRECT_JUMP = int(OpClass.INDIRECT_CALL), int(OpClass.INDIRECT_JUMP)
@@ -77,11 +74,7 @@ class GuestCode(NamedTuple):
 
 class BlockTables(NamedTuple):
     """What the kernel writes: the arrays of `BlockFacts`; the interpreter's ``operations``, ``descriptors``,
-    ``block_index`` and ``dispatch_table`` (both by pc / 2).
-
-    ``accessed``: scratch, (32, 1 + `ACCESS_FIELDS` x instructions of a block): for each base register the number of its
-    accesses, then of each the offset, 1 for stores (else 0), its operation, and 1 + its place in the block.
-    """
+    ``block_index`` and ``dispatch_table`` (both by pc / 2)."""
 
     blocks: NDArray[np.void]
     instructions: NDArray[np.void]
@@ -89,7 +82,6 @@ class BlockTables(NamedTuple):
     descriptors: NDArray[np.void]
     block_index: NDArray[np.uint32]
     dispatch_table: NDArray[np.uint64]
-    accessed: NDArray[np.int64]
 
 
 class InstructionSet(NamedTuple):
@@ -188,8 +180,6 @@ def decode_block(job, guest, tables, isa):  # type: ignore[no-untyped-def]
     was_auipc: Any = -1  # the register that the previous instruction, an auipc, has written
     auipc_value: Any = 0
     last: Any = pc
-    for register in range(N_REGISTERS):
-        tables.accessed[register, 0] = 0
     while n < MAX_BLOCK_INSTRUCTIONS:
         raw, length = fetch(job, guest, pc)
         if length == 0:
@@ -216,8 +206,9 @@ def decode_block(job, guest, tables, isa):  # type: ignore[no-untyped-def]
             n_operations += 1
         else:
             at = n_operations
-            n_operations += put_operations(tables, isa, n_operations, row, word, mode, imm, pc, length)
-            remember_access(tables, about, word, imm, n, at)
+            n_operations += put_operations(tables, isa, at, row, word, mode, imm, pc, length)
+            if about.access:
+                tables.operations[at].moment = n
         kind, target = transfer(about, word, kind, imm, pc, was_auipc, auipc_value)
         was_auipc = -1
         if about.jump == AUIPC:
@@ -228,8 +219,6 @@ def decode_block(job, guest, tables, isa):  # type: ignore[no-untyped-def]
         if slow or ends:
             is_open = 1 if not slow and about.slow else 0
             break
-    for register in range(N_REGISTERS):
-        timestamp(tables, register)
     if n != 0:
         if is_open:
             put(tables.operations[n_operations], FALL_THROUGH, 0, 0, last, pc)
@@ -303,67 +292,6 @@ def observed_register(kind, number):  # type: ignore[no-untyped-def]
     return number + 32 if kind == KIND_F else number
 
 
-def remember_access(tables, about, word, imm, n, at):  # type: ignore[no-untyped-def]
-    """Remember the access of the ``n``-th instruction, whose operation is ``at``; give timestamps to those through the
-    register that it writes."""
-    rs1 = word >> 15 & 31
-    if about.access:
-        accessed = tables.accessed[rs1]
-        one = 1 + ACCESS_FIELDS * accessed[0]
-        accessed[one], accessed[one + 1], accessed[one + 2] = imm, about.access >> 1, at  # ACCESS_STORE
-        accessed[one + 3] = 2 * n
-        tables.operations[at].moment = 2 * n
-        accessed[0] += 1
-    if about.kind_rd == KIND_X:
-        timestamp(tables, (word >> 7 & 31) if about.has_rd else 0)
-
-
-def timestamp(tables, register):  # type: ignore[no-untyped-def]
-    """Set the lowest bit of the field ``moment`` of the accesses through the register's value, and forget them, as
-    `followed_lines.timestamped_accesses` does: first for the stores, then for the others that these do not cover."""
-    accessed = tables.accessed[register]
-    if accessed[0] == 0:
-        return
-    end = 1 + ACCESS_FIELDS * accessed[0]
-    accessed[0] = 0
-    timestamp_kind(tables, accessed, end, 1)
-    for one in range(1, end, ACCESS_FIELDS):
-        if accessed[one + 1] == 0:
-            low: Any = -FAR
-            high: Any = FAR
-            for other in range(1, end, ACCESS_FIELDS):
-                offset = accessed[other]
-                if accessed[other + 1] == 1 and tables.operations[accessed[other + 2]].moment & 1:
-                    if offset <= accessed[one]:
-                        low = max(low, offset)
-                    if offset >= accessed[one]:
-                        high = min(high, offset)
-            if high - low <= COVERED_BYTES:
-                accessed[one + 1] = 2  # covered
-    timestamp_kind(tables, accessed, end, 0)
-
-
-def timestamp_kind(tables, accessed, end, kind):  # type: ignore[no-untyped-def]
-    """Timestamp the fewest accesses of a kind, 1 for stores, between which the others of the kind lie."""
-    last: Any = -FAR
-    while True:
-        nearest: Any = FAR  # after the last
-        farthest: Any = -FAR  # that the last one reaches
-        for one in range(1, end, ACCESS_FIELDS):
-            offset = accessed[one]
-            if accessed[one + 1] == kind and offset > last:
-                nearest = min(nearest, offset)
-                if offset - last <= COVERED_BYTES:
-                    farthest = max(farthest, offset)
-        if nearest == FAR:
-            return
-        last = max(nearest, farthest)
-        for one in range(1, end, ACCESS_FIELDS):
-            if accessed[one + 1] == kind and accessed[one] == last:
-                tables.operations[accessed[one + 2]].moment = accessed[one + 3] + 1
-                break
-
-
 def put_operations(tables, isa, at, row, word, mode, imm, pc, length):  # type: ignore[no-untyped-def]
     """Fill the operation of an instruction, between changes of the rounding mode if its own is fixed; their number."""
     about = isa.rows[row]
@@ -388,7 +316,7 @@ def put_operations(tables, isa, at, row, word, mode, imm, pc, length):  # type: 
 
 
 def put(operation, handler, rd, imm, pc, next_pc):  # type: ignore[no-untyped-def]
-    """Fill an operation without sources and timestamp."""
+    """Fill an operation without sources and moment."""
     operation.handler, operation.rd, operation.rs1, operation.rs2 = handler, rd, 0, 0
     operation.rs3, operation.moment, operation.imm, operation.pc = 0, 0, imm, pc
     operation.next_pc = next_pc
@@ -485,6 +413,6 @@ def signed(value, bits):  # type: ignore[no-untyped-def]
 
 
 HELPERS = (
-    has_room, decode_block, fetch, row_of, class_of, ending, put_fact, observed_register, timestamp_kind, timestamp,
-    remember_access, put_operations, put, transfer, interned_number, enter, note, immediate, signed,
+    has_room, decode_block, fetch, row_of, class_of, ending, put_fact, observed_register, put_operations,
+    put, transfer, interned_number, enter, note, immediate, signed,
 )  # fmt: skip

@@ -8,7 +8,6 @@ import numpy as np
 
 from emulator.engine.blocks import Block
 from emulator.engine.hart_state import MXCSR_ROUNDING
-from emulator.engine.instrument.followed_lines import timestamped_accesses
 from emulator.isa.base_rows import FP_CSRS
 from emulator.isa.decode import DYNAMIC_ROUNDING, ONE_WAY, Instruction, converts_with_rounding
 from emulator.isa.table import TABLE, Row
@@ -16,7 +15,7 @@ from emulator.isa.table import TABLE, Row
 OPERATION_DTYPE = np.dtype(
     [
         ("handler", "u2"), ("rd", "u1"), ("rs1", "u1"), ("rs2", "u1"), ("rs3", "u1"),
-        ("moment", "u2"),  # of an access: twice the instruction's place in its block, and 1 if it gets a timestamp
+        ("moment", "u2"),  # of an access: the instruction's place in its block
         ("imm", "i8"), ("pc", "u8"), ("next_pc", "u8"),
     ]
 )  # fmt: skip
@@ -57,9 +56,8 @@ def operations_of(block: Block) -> np.ndarray[Any, np.dtype[np.void]]:
     """The block as rows of `OPERATION_DTYPE`; the last operation transfers control."""
     rows = []
     instructions = block.instructions[:-1] if block.slow else block.instructions
-    places = timestamped_accesses(instructions)
     for place, (instruction, pc) in enumerate(zip(instructions, block.pcs, strict=False)):
-        operation = _operation(instruction, pc, 2 * place + places[place] if instruction.row.access else 0)
+        operation = _operation(instruction, pc, place if instruction.row.access else 0)
         if instruction.static_rounding:
             change = (SET_ROUNDING, 0, 0, 0, 0, 0, MXCSR_ROUNDING[instruction.rm], pc, 0)
             rows += [change, operation, (RESTORE_ROUNDING, 0, 0, 0, 0, 0, 0, pc, 0)]

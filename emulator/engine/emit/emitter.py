@@ -224,25 +224,17 @@ class Emitter:
         before = self.let(f"load i64, ptr {pointer}")
         self.say(f"store i64 {self.let(f'add i64 {before}, 1')}, ptr {pointer}")
 
-    def follow_access(self, address: V, time: V, is_timestamped: V, is_store: bool, selection: TraceSelection) -> None:
+    def follow_access(self, address: V, time: V, is_store: bool, selection: TraceSelection) -> None:
         """Call the function for missing data if the data cache does not hold the line at ``address``, and for all
         stores if they are selected; else mark the line as written if ``is_store``. Store ``time`` (an i32) as the time
-        of its last access if ``is_timestamped``, a bool or an i1.
+        of its last access.
 
         The address may lie in a guard when the access is about to fault: the tables cover all of 32 bits.
         """
         places = followed_places(selection.followed_lines)
         low = address & 0xFFFFFFFF if isinstance(address, int) else self.let(f"trunc i64 {address} to i32")
         line = self.let(f"zext i32 {self.let(f'lshr i32 {low}, {selection.followed_lines[0]}')} to i64")
-        if isinstance(is_timestamped, str):
-            note, noted = self.fresh_label("note"), self.fresh_label("noted")
-            self.say(f"br i1 {is_timestamped}, label %{note}, label %{noted}")
-            self.start(note)
-            self._note_time(places["data_times"], line, time)
-            self.say(f"br label %{noted}")
-            self.start(noted)
-        elif is_timestamped:
-            self._note_time(places["data_times"], line, time)
+        self._note_time(places["data_times"], line, time)
         if is_store and selection.follows_stores:
             self.call_missing("access", self.let(f"zext i32 {low} to i64"), 1, time)
             return

@@ -418,11 +418,9 @@ class InterpreterEmitter(FloatEmitter):
 
     def record_access(self, address: V) -> None:
         if self.selection.followed_lines[0]:
-            moment = self._field("moment")
-            place = self.let(f"trunc i64 {self.let(f'lshr i64 {moment}, 1')} to i32")
+            place = self.let(f"trunc i64 {self._field('moment')} to i32")
             time = self.let(f"add i32 {self.let('load i32, ptr %vt')}, {place}")
-            is_timestamped = self.let(f"trunc i64 {moment} to i1")
-            self.follow_access(address, time, is_timestamped, bool(self._row.access & ACCESS_STORE), self.selection)
+            self.follow_access(address, time, bool(self._row.access & ACCESS_STORE), self.selection)
         if self.selection.addresses:
             record = self.let("load ptr, ptr %vr")
             self.say(f"store i32 {self.let(f'trunc i64 {address} to i32')}, ptr {record}")

@@ -24,7 +24,6 @@ from emulator.engine.emit.registers import BOX
 from emulator.engine.emit.volatile_loads import volatile_loads
 from emulator.engine.hart_state import Exit
 from emulator.engine.instrument.columns import BlockColumns
-from emulator.engine.instrument.followed_lines import timestamped_accesses
 from emulator.engine.instrument.inline_functions import calls_of
 from emulator.events import ACCESS_STORE, ColumnSet, TraceSelection
 
@@ -65,7 +64,6 @@ class RegionEmitter(InlineCallEmitter):
         self._recorded = False  # whether the current block is in the record
         self._record_base = ""
         self._time = ""  # of the block's first instruction
-        self._timestamped: list[bool] = []  # which of its accesses get timestamps
         self._accesses = 0
 
     # --- the function
@@ -213,7 +211,6 @@ class RegionEmitter(InlineCallEmitter):
             self.count_at(self.let(f"getelementptr i8, ptr %st, i64 ptrtoint (ptr {place} to i64)"))
         self._accesses = 0
         if self.selection.followed_lines[0] and accesses(block):
-            self._timestamped = timestamped_accesses(block.instructions)
             self._time = self.time_before(budget)
         self._recorded = self.selection.blocks
         if self._recorded:
@@ -320,9 +317,8 @@ class RegionEmitter(InlineCallEmitter):
     def record_access(self, address: V) -> None:
         is_store = bool(self.instruction.row.access & ACCESS_STORE)
         if self.selection.followed_lines[0]:
-            place = self._place_in_block
-            time = self.let(f"add i32 {self._time}, {place}")
-            self.follow_access(address, time, self._timestamped[place], is_store, self.selection)
+            time = self.let(f"add i32 {self._time}, {self._place_in_block}")
+            self.follow_access(address, time, is_store, self.selection)
         self._accesses += 1
         if not (self._recorded and self.selection.addresses):
             return

@@ -8,14 +8,11 @@ and a branch that is hardly ever taken.
 A hit may change a cache all the same: the order in which its lines were used. So translations also write the time of
 an access, the instructions executed before it, into a table with one word per line (as in Barr, Pan, Zhang and
 Asanovic's memory timestamp record, ISPASS 2005). Times have 32 bits: a line not touched for 4.3 G instructions looks
-younger than it is. Accesses to lines that other accesses of their block timestamp get none themselves
-(`timestamped_accesses`).
+younger than it is.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -23,59 +20,8 @@ from numpy.typing import NDArray
 
 from emulator.engine.codegen.entry import Entry
 from emulator.engine.hart_state import OFFSETS, Hart, followed_places
-from emulator.events import ACCESS_STORE, HELD_WRITTEN, PAGE_OUT
-from emulator.isa.decode import Instruction
+from emulator.events import HELD_WRITTEN, PAGE_OUT
 from emulator.kernels.jit import call_address
-
-FAR = 1 << 20  # beyond all offsets
-COVERED_BYTES = 32
-"""Two accesses at most so far apart touch all lines between them, of so many bytes or more."""
-
-
-def timestamped_accesses(instructions: Sequence[Instruction]) -> list[bool]:
-    """For each instruction of a block, whether its access gets a timestamp.
-
-    One gets none that lies between two others of the block, through the same value of the same register, that get one
-    and are at most `COVERED_BYTES` apart: whatever that value is, it touches the line of one of them. A store is left
-    out for such stores only.
-    """
-    found = [False] * len(instructions)
-    made: dict[int, list[int]] = {}  # by register, the accesses through the value that it has
-    for place, instruction in enumerate(instructions):
-        if instruction.row.access:
-            made.setdefault(instruction.rs1, []).append(place)
-        if instruction.row.register_kinds[0] == "x":
-            _choose(instructions, made.pop(instruction.rd, []), found)
-    for places in made.values():
-        _choose(instructions, places, found)
-    return found
-
-
-def _choose(instructions: Sequence[Instruction], places: Sequence[int], found: list[bool]) -> None:
-    """Mark in ``found`` the accesses of ``places``, through one value of a register, that get a timestamp."""
-    stores = {instructions[one].imm: one for one in reversed(places) if instructions[one].row.access & ACCESS_STORE}
-    others = {instructions[one].imm: one for one in reversed(places) if not instructions[one].row.access & ACCESS_STORE}
-    of_stores = _ends(sorted(stores))
-    of_others = _ends(sorted(offset for offset in others if not _is_between(offset, of_stores)))
-    for place in (*map(stores.__getitem__, of_stores), *map(others.__getitem__, of_others)):
-        found[place] = True
-
-
-def _ends(offsets: Sequence[int]) -> list[int]:
-    """The fewest of the sorted ``offsets`` between which, in steps of at most `COVERED_BYTES`, all others lie."""
-    chosen: list[int] = []
-    for offset, following in zip(offsets, [*offsets[1:], FAR][: len(offsets)], strict=True):
-        if not chosen or offset - chosen[-1] > COVERED_BYTES or following - chosen[-1] > COVERED_BYTES:
-            chosen.append(offset)
-    return chosen
-
-
-def _is_between(offset: int, chosen: Sequence[int]) -> bool:
-    """Whether ``offset`` is one of the sorted ``chosen`` or lies between two that are near each other."""
-    above = bisect_left(chosen, offset)
-    if above < len(chosen) and chosen[above] == offset:
-        return True
-    return 0 < above < len(chosen) and chosen[above] - chosen[above - 1] <= COVERED_BYTES
 
 
 class Call(Protocol):
@@ -116,12 +62,11 @@ class FollowedLines:
             self._hart.set(f"{name}_missing", call.function)
             self._hart.set(f"{name}_argument", call.argument)
 
-    def access(self, address: int, is_store: bool, time: int, is_timestamped: bool, follows_stores: bool) -> None:
+    def access(self, address: int, is_store: bool, time: int, follows_stores: bool) -> None:
         """Look an access of the oracle up as a translation does; ``follows_stores``: see `TraceSelection`."""
         address &= 0xFFFFFFFF
         line = address >> self.line_bits[0]
-        if is_timestamped:
-            self.data_times[line] = time & 0xFFFFFFFF
+        self.data_times[line] = time & 0xFFFFFFFF
         if (is_store and follows_stores) or not 0 < self.data[line] < PAGE_OUT:
             self.missing[:] = address, is_store, time & 0xFFFFFFFF
             self._call("access")

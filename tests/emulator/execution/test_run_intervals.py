@@ -7,16 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from emulator.engine.instrument.followed_lines import timestamped_accesses
 from emulator.engine.translator import Translator
-from emulator.events import ACCESS_STORE, FULL_RECORD, BlockFacts, TraceSelection
+from emulator.events import FULL_RECORD, BlockFacts, TraceSelection
 from emulator.execution.intervals import Intervals, Written
 from emulator.execution.intervals_kernel import DONE, ENOUGH
-from emulator.isa.decode import Instruction, decode
 from emulator.kernels.jit import BoundKernel, kernel
 from emulator.machine import Machine
 from instrumenter.building.program_build import build_program
@@ -181,64 +177,6 @@ def test_a_watcher_gets_the_arrays_that_have_grown(mixture: Path) -> None:
         found = machine.run_intervals(1_000, 30, watcher)
     assert watcher.seen[0] == len(found) == 30
     assert watcher.seen[2] == (found.executions * (found.blocks.astype(np.int64) + 1)).sum()
-
-
-def load(rd: int, base: int, offset: int) -> Instruction:
-    found = decode((offset & 0xFFF) << 20 | base << 15 | 3 << 12 | rd << 7 | 0x03)
-    assert found is not None
-    return found
-
-
-def store(base: int, offset: int) -> Instruction:
-    found = decode((offset >> 5 & 0x7F) << 25 | 5 << 20 | base << 15 | 3 << 12 | (offset & 31) << 7 | 0x23)
-    assert found is not None
-    return found
-
-
-def test_accesses_that_are_left_out() -> None:
-    assert timestamped_accesses([load(5, 10, offset) for offset in (0, 8, 16, 24, 32, 40, 48)]) == [
-        True, False, False, False, True, False, True,
-    ]  # fmt: skip
-    assert timestamped_accesses([load(6, 10, 0), load(7, 10, 0), load(10, 10, 8), load(5, 10, 8)]) == [
-        True, False, True, True,
-    ]  # fmt: skip
-    assert timestamped_accesses([load(5, 2, 40), load(6, 2, 0), load(7, 2, 16)]) == [True, True, True]
-
-
-def test_a_store_is_noted_beside_loads_but_not_beside_stores() -> None:
-    assert timestamped_accesses([load(5, 10, 0), store(10, 0), store(10, 0), load(5, 10, 0)]) == [
-        False, True, False, False,
-    ]  # fmt: skip
-    assert timestamped_accesses([load(5, 10, 0), store(10, 8), load(5, 10, 16)]) == [True, True, True]
-    assert timestamped_accesses([store(10, 0), load(5, 10, 8), store(10, 24)]) == [True, False, True]
-
-
-@settings(max_examples=300)
-@given(
-    st.lists(
-        st.tuples(st.booleans(), st.sampled_from([2, 10, 11]), st.integers(-40, 40), st.sampled_from([5, 6, 10, 11])),
-        max_size=12,
-    ),
-    st.lists(st.integers(0, 255), min_size=32, max_size=32),
-    st.sampled_from([5, 6, 7]),
-)
-def test_every_line_that_a_block_touches_gets_a_timestamp(
-    accesses: list[tuple[bool, int, int, int]], values: list[int], line_bits: int
-) -> None:
-    """Whatever the registers have: of reads and writes, and of writes alone. Offsets are multiples of eight."""
-    code = [store(base, 8 * to) if is_store else load(rd, base, 8 * to) for is_store, base, to, rd in accesses]
-    held = {register: 4096 + value for register, value in enumerate(values)}
-    touched: list[tuple[int, bool, bool]] = []
-    loaded = iter(range(8192, 10**6, 1000))
-    for instruction, is_timestamped in zip(code, timestamped_accesses(code), strict=True):
-        line = (held[instruction.rs1] + instruction.imm) >> line_bits
-        is_store = bool(instruction.row.access & ACCESS_STORE)
-        touched.append((line, is_store, is_timestamped))
-        if not is_store:
-            held[instruction.rd] = next(loaded) + values[instruction.rd]
-    for of_writes in (False, True):
-        lines = {line for line, is_store, _ in touched if is_store or not of_writes}
-        assert lines == {line for line, is_store, marked in touched if marked and (is_store or not of_writes)}
 
 
 def test_blocks_that_come_next_are_met_together(mixture: Path, monkeypatch: pytest.MonkeyPatch) -> None:
