@@ -201,8 +201,14 @@ def programmable_events(name: str, machine: MachineConfig) -> frozenset[str]:
     return frozenset(event.name for event in find_metric(name, machine).events if event not in _FIXED)
 
 
-def select_metrics(names: Sequence[str], machine: MachineConfig) -> tuple[HardwareMetric, ...]:
-    """Metrics to count at once; raises `PmuError` for one that is unknown, given twice, or one too many."""
+def select_metrics(
+    names: Sequence[str], machine: MachineConfig, *, by_counters: bool = True
+) -> tuple[HardwareMetric, ...]:  # fmt: skip
+    """Metrics to count at once; raises `PmuError` for one that is unknown, given twice, or one too many.
+
+    ``by_counters``: they are counted by the machine's counters, of which there may be too few; a simulation has all
+    events.
+    """
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
         raise PmuError(f"metrics given twice: {', '.join(repeated)}; name each once", repeated[0])
@@ -214,7 +220,7 @@ def select_metrics(names: Sequence[str], machine: MachineConfig) -> tuple[Hardwa
         )
     events = sorted(set().union(*(metric.events for metric in metrics)) - _FIXED)
     counters = machine.pmu.programmable_counters
-    if len(events) > counters:
+    if by_counters and len(events) > counters:
         raise TooManyEventsError(
             f"machine '{machine.name}' counts {counters} events at once besides cycles and instructions, but "
             f"these metrics need {len(events)} ({', '.join(event.name for event in events)}): measure them "

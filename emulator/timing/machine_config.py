@@ -258,8 +258,10 @@ class EnergyConfig(_Section):
     def _known(cls, value: dict[str, float]) -> dict[str, float]:
         names = [event.name.lower() for event in Event]
         for name, energy in value.items():
-            if name not in names or name == "cycles":
-                close = difflib.get_close_matches(name, names, 1)
+            if name == "cycles":
+                raise problem_at("not an event with an energy: static_pj_per_cycle is what each cycle adds", name)
+            if name not in names:
+                close = difflib.get_close_matches(name, names[1:], 1)
                 hint = f"; did you mean '{close[0]}'?" if close else f"; known: {', '.join(names[1:])}"
                 raise problem_at(f"not an event with an energy{hint}", name)
             if not 0 <= energy < 1e9:

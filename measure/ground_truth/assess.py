@@ -24,7 +24,7 @@ from measure.ground_truth.software import (
 from measure.perturbation.analysis_types import Perturbation
 from measure.perturbation.finding import Finding
 from measure.perturbation.perturbation import inner_perturbation
-from measure.perturbation.wording import rho_text
+from measure.perturbation.wording import rhos_text
 from measure.report.model import (
     AlignmentTruth,
     Control,
@@ -186,7 +186,7 @@ def _worst(perturbation: Perturbation) -> str:
     pair = next((pair for pair in perturbation.pairs if np.isfinite(pair.delta_z)), None)
     if pair is None:
         return ""
-    return f"{pair.name}: rho {rho_text(pair.baseline_rho)} to {rho_text(pair.run_rho)}"
+    return f"{pair.name}: rho {rhos_text(pair.baseline_rho, pair.run_rho)}"
 
 
 def _software_findings(software: Sequence[SoftwareTruth], sources: Sequence[MetricSource]) -> list[str]:

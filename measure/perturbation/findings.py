@@ -16,7 +16,7 @@ from measure.perturbation.wording import (
     over_all,
     p_number,
     p_text,
-    rho_text,
+    rhos_text,
     seldom_unseen,
 )
 
@@ -143,7 +143,7 @@ def _change(pair: Pair, result: Perturbation) -> str:
     is_sharper = pair.p_adjusted <= result.level and _defined(low) and low < 0 < high
     sharper = ", by a test that is sharper than the interval" if is_sharper else ""
     return (
-        f"{pair.name}: rho went from {rho_text(pair.baseline_rho)} to {rho_text(pair.run_rho)} "
+        f"{pair.name}: rho went from {rhos_text(pair.baseline_rho, pair.run_rho)} "
         f"(change of z {pair.delta_z:+.2f}, {interval}, "
         f"{p_text(pair.p_adjusted)}{sharper})" + (f"; {pair.note}" if pair.note else "")
     )

@@ -57,6 +57,15 @@ def rho_text(rho: float, digits: int = 2) -> str:
     return "-" if math.isnan(rho) else f"{rho:.{digits}f}"
 
 
+def rhos_text(before: float, after: float) -> str:
+    """Two correlations, ``0.71 to 0.25``, with as many digits as tell them apart, two to four."""
+    for digits in (2, 3, 4):
+        texts = [rho_text(rho, digits) for rho in (before, after)]
+        if texts[0] != texts[1]:
+            break
+    return " to ".join(texts)
+
+
 def percent(value: float) -> str:
     """A change in percent; "unknown" for nan, which traces of other tools may have."""
     return f"{value:+z.2f}%" if math.isfinite(value) else UNKNOWN

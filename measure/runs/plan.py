@@ -101,8 +101,10 @@ def _target_digest(target: str) -> str:
     return source_digest(target_sources(target))
 
 
-def checked_machine(campaign: Campaign, document: YamlDocument) -> tuple[str, MachineConfig]:
-    """The description of the campaign's machine, as text and parsed.
+def checked_machine(
+    campaign: Campaign, document: YamlDocument, *, by_counters: bool = True
+) -> tuple[str, MachineConfig]:  # fmt: skip
+    """The description of the campaign's machine, as text and parsed; ``by_counters``: see `select_metrics`.
 
     Raises `CampaignError` for a description that is not valid, and for hardware metrics that the machine cannot count.
     """
@@ -116,7 +118,7 @@ def checked_machine(campaign: Campaign, document: YamlDocument) -> tuple[str, Ma
     except EmulatorError as error:
         raise CampaignError(str(error)) from None
     try:
-        select_metrics(campaign.hardware_metrics, config)
+        select_metrics(campaign.hardware_metrics, config, by_counters=by_counters)
     except EmulatorError as error:
         names = campaign.hardware_metrics
         about = [n for n, name in enumerate(names) if isinstance(error, PmuError) and name == error.metric]
@@ -126,13 +128,13 @@ def checked_machine(campaign: Campaign, document: YamlDocument) -> tuple[str, Ma
     return text, config
 
 
-def checked_any_machine(campaign: Campaign, document: YamlDocument) -> tuple[str, int]:
+def checked_any_machine(campaign: Campaign, document: YamlDocument, target: str) -> tuple[str, int]:
     """The description of the campaign's machine, emulated or the host, as text, and its clock [Hz].
 
-    Raises as `checked_machine`, on the host with everything that is missing.
+    ``target``: makes the runs. Raises as `checked_machine`, on the host with everything that is missing.
     """
     if campaign.host is None:
-        text, config = checked_machine(campaign, document)
+        text, config = checked_machine(campaign, document, by_counters=target != "cycleclose")
         return text, config.clock_hz
     from measure.host.description import NANOSECONDS_HZ, host_text
 
@@ -156,7 +158,7 @@ def make_plan(
     ``begin`` is called before the first build, if one is needed (`Builds`). Raises `CampaignError` for unknown metrics
     and for programs that do not build, `MeasureError` when the compiler itself does not work.
     """
-    machine_text, clock_hz = checked_any_machine(campaign, document)
+    machine_text, clock_hz = checked_any_machine(campaign, document, target)
     target = HOST if campaign.host is not None and target == "emulated" else target
     stdin, arguments, files = program_input(campaign.program)
     numbered = [(BASELINE, n) for n in range(campaign.baselines)]

@@ -10,6 +10,7 @@ import numpy as np
 
 from measure.console.tables import print_table
 from measure.perturbation.analysis_types import BROKEN, Pair, Perturbation
+from measure.perturbation.wording import rhos_text
 from measure.report import page
 from measure.report.style import (
     INK,
@@ -96,7 +97,7 @@ def told(results: Sequence[SamplingResult], most: int) -> list[tuple[str, str, s
             if found.verdict != "equivalent" and pair is not None:
                 texts = [
                     f"the largest change of z, {pair.delta_z:+.2f}, is that of {pair.name}: rho went from "
-                    f"{pair.baseline_rho:.2f} to {pair.run_rho:.2f}.",
+                    f"{rhos_text(pair.baseline_rho, pair.run_rho)}.",
                     *(one.text for one in said if one.pair != pair.name),
                 ]
             sentences += [(one.name, where, text) for text in texts[:most]]

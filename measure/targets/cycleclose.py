@@ -84,7 +84,7 @@ def _trace(intervals: list[Interval], spec: RunSpec, config: Any) -> tuple[Trace
             "intervals or give the program more work"
         )
     events = np.array([one.events for one in whole])
-    metrics = select_metrics(spec.hardware_metrics, config)
+    metrics = select_metrics(spec.hardware_metrics, config, by_counters=False)
     values = np.array([sum(events[:, event] * factor for event, factor in metric.terms) for metric in metrics])
     cycles = np.concatenate([[0.0], np.cumsum(events[:, Event.CYCLES])])
     boundaries = [whole[0].begin_instructions, *(one.end_instructions for one in whole)]

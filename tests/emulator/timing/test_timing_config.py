@@ -160,6 +160,12 @@ SIZE, LATENCY, LINES = "  size_bytes: 1024\n", "  latency_cycles: 50", "  line_b
         ),
         (
             "memory:",
+            "energy:\n  events_pj: {cycles: 3}\nmemory:",
+            11,
+            "energy.events_pj.cycles: not an event with an energy: static_pj_per_cycle is what each cycle adds",
+        ),
+        (
+            "memory:",
             "itlb: {entries: 12, associativity: 4, miss_penalty_cycles: 1}\nmemory:",
             10,
             "itlb: entries is 12, expected associativity (4) times a power of two",

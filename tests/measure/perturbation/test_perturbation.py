@@ -14,7 +14,7 @@ from scipy.stats import spearmanr
 from measure.alignment.setting import AlignmentSetting
 from measure.perturbation.missing_runs import forecast
 from measure.perturbation.perturbation import Memo, Pair, Perturbation, inner_perturbation, outer_perturbation
-from measure.perturbation.wording import beside, rho_text
+from measure.perturbation.wording import beside, rho_text, rhos_text
 from measure.stats.correlation import Correlations, fisher_z, spearman
 from measure.stats.synthetic import Disturbance, synthetic_program
 
@@ -197,6 +197,9 @@ def test_perfect_correlations_are_not_assessable_and_their_loss_is_a_perturbatio
     assert lost.pairs[0].verdict == "perturbed"
     assert "cycles - misses: rho went from 0.99 or more to 0.8" in lost.findings[0]
     assert rho_text(-1.0) == "-0.99 or less"
+    assert rhos_text(0.71, 0.25) == "0.71 to 0.25"
+    assert rhos_text(0.9874, 0.9866) == "0.9874 to 0.9866"  # were both 0.99
+    assert rhos_text(0.5, 0.5) == "0.5000 to 0.5000"
 
 
 def test_baselines_whose_spread_the_ceiling_hides_do_not_make_runs_scatter_more() -> None:
