@@ -93,8 +93,8 @@ def perturb(
     """Compare traces of any tool: did instrumentation change how the metrics relate?
 
     Reads CSV and Parquet (a column a metric, a row an interval), `perf stat -I MS` with `-x SEP` or `-j`, PAPI's
-    high-level JSON and LIKWID's timelines. The statistics, verdicts and report are those of `measure run`; nothing
-    is emulated. Each trace needs 20 records or more. Leaves DIR/report.html, summary.json,
+    high-level JSON and LIKWID's timelines, also compressed. The statistics, verdicts and report are those of
+    `measure run`; nothing is emulated. Each trace needs 20 records or more. Leaves DIR/report.html, summary.json,
     verdicts.json, pairs.csv and pairs.parquet.
     """
     from measure.foreign.command import run_perturb

@@ -14,16 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from measure.foreign.trace import (
-    HAS_DECIMAL_COMMA,
-    NOT_A_COUNT,
-    ForeignTrace,
-    TraceFileError,
-    intervals_of,
-    number,
-    read_text,
-    time_went_back,
-)
+from measure.foreign.content import read_text
+from measure.foreign.errors import TraceFileError
+from measure.foreign.trace import HAS_SEPARATORS, NOT_A_COUNT, ForeignTrace, intervals_of, number, time_went_back
 
 ALWAYS_COUNTED_PERCENT = 99.995  # perf prints two decimals
 
@@ -54,7 +47,7 @@ class _Counts:
 
     def add(self, line: int, time: float, event: str, text: str, unit: str, percent: float) -> None:
         """Add a count of ``event``; ``percent``: of the time that it was counted. Raises `TraceFileError`."""
-        if HAS_DECIMAL_COMMA.fullmatch(text.strip()):
+        if HAS_SEPARATORS.fullmatch(text.strip()):
             raise _decimal_commas(self.path, line, text)
         value = number(text, self.path, line, f"count of {event}")
         if value < 0:

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from measure.foreign.cli import perturb
+from measure.foreign.errors import TraceFileError
 from measure.foreign.formats import READERS, format_of, read_trace
-from measure.foreign.trace import ForeignTrace, TraceFileError
+from measure.foreign.trace import ForeignTrace
 
 PERF_CSV = """\
 # started on Sat Nov 21 12:23:11 2026
@@ -110,7 +111,9 @@ def test_csv_damaged(tmp_path: Path) -> None:
     assert "a named more than once" in refused(tmp_path, "a,a\n1,2\n")
     assert "got numbers (1, 2), expected the names" in refused(tmp_path, "1,2\n3,4\n")
     assert "no column holds a metric" in refused(tmp_path, "time,begin_cycles\n1,2\n")
-    assert refused(tmp_path, "").startswith("bad: empty: expected a first row")
+    assert refused(tmp_path, "").startswith("bad: got an empty file, expected a first row")
+    assert refused(tmp_path, "# started on\n").startswith("bad: got nothing but comments, expected a first row")
+    assert refused(tmp_path, "a,b\n") == "bad: got no rows below the headings a, b, expected one for each record"
     (tmp_path / "bad").write_bytes(b"a,b\n\xff\xfe")
     with pytest.raises(TraceFileError, match="neither text"):
         read_trace(tmp_path / "bad")
@@ -152,7 +155,11 @@ def test_columns_of_text_are_no_metrics(tmp_path: Path) -> None:
     pq.write_table(pa.table(columns), path)
     table = read_trace(path)
     assert table.metrics == ("cycles",)
-    assert table.warnings == (*told, told[0].replace("phase", "kind"))
+    assert table.warnings == (
+        "column 'ts' has times, no numbers: it is not compared; if they are the times of the records, call it 'time'.",
+        *told,
+        told[0].replace("phase", "kind"),
+    )
 
 
 @pytest.mark.parametrize("separator", [",", ";", "|", "\t", "@"])
@@ -348,7 +355,8 @@ def test_likwid_damaged(tmp_path: Path) -> None:
     assert "bad:6: got group 2, expected 1 as before" in refused(tmp_path, LIKWID.replace("\n1 3 2 0.2", "\n2 3 2 0.2"))
     other = "# GID|MetricsCount|CpuCount|Total runtime [s]|Clock [MHz]\n"
     assert "bad:7: got a second group of events" in refused(tmp_path, LIKWID + other)
-    assert "no timeline" in refused(tmp_path, other)
+    assert "bad: got a header of LIKWID's timeline without lines of values below it" in refused(tmp_path, other)
+    assert "no timeline" in refused(tmp_path, "the program says something", "likwid")
     assert refused(tmp_path, LIKWID_EVENTS.partition("\n")[2]) == (
         "bad:1: got a line of LIKWID's timeline without a header, expected before it the line that likwid-perfctr "
         "writes, `# GID|EventCount|CpuCount|Total runtime [s]|...` with the names of the events (MetricsCount for "
