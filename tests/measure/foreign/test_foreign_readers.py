@@ -217,6 +217,59 @@ def test_perf_csv_by_cpu_and_socket_is_added_up(tmp_path: Path) -> None:
     np.testing.assert_array_equal(trace.values, [[21.5, 7]])
 
 
+def test_an_event_in_two_groups_of_perf_is_counted_once(tmp_path: Path) -> None:
+    """`-e '{cycles,instructions},{cycles,misses}'`: both counts of cycles were added up, as if of two CPUs."""
+    fields = ("cycles", "5", "100.00"), ("instructions", "7", "100.00"), ("cycles", "6", "50.00")
+    csv = "".join(
+        f"     {at}.000000000,{count},,{event},9,{percent},,\n" for at in (1, 2) for event, count, percent in fields
+    )
+    objects = "".join(
+        json.dumps({"interval": at, "counter-value": count, "unit": "", "event": event, "pcnt-running": float(percent)})
+        + "\n"
+        for at in (1, 2)
+        for event, count, percent in fields
+    )
+    for text in (csv, objects):
+        trace = read(tmp_path, text)
+        np.testing.assert_array_equal(trace.values, [[5, 7], [5, 7]])
+        assert trace.multiplexed == {}
+        assert trace.warnings == (
+            "cycles is counted more than once in an interval (line 3), as where it is in two groups of events: its "
+            "first count is taken.",
+        )
+    trace = read(tmp_path, csv.replace(",5,,cycles,9,100.00", ",<not counted>,,cycles,0,0.00"))
+    np.testing.assert_array_equal(trace.values, [[6, 7], [6, 7]])
+    by_cpu = "".join(f"     1.000000000,CPU{cpu},{n},,cycles,9,100.00,,\n" for n, cpu in enumerate((0, 1, 0, 1), 1))
+    np.testing.assert_array_equal(read(tmp_path, by_cpu).values, [[1 + 2]])
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "sums"),
+    [
+        ("CPU0,2,,cycles", "CPU1,3,,cycles", {"cycles": 5}),
+        ("S0-D0-C0,2,2,,cycles", "S0-D0-C1,2,3,,cycles", {"cycles": 5}),
+        ("worker-17,2,,cycles", "worker-18,3,,cycles", {"cycles": 5}),
+        ("2,,cpu_core/cycles/", "3,,cpu_atom/cycles/", {"cpu_core/cycles/": 2, "cpu_atom/cycles/": 3}),
+        ("2,,cycles,user.slice", "3,,cycles,system.slice", {"cycles user.slice": 2, "cycles system.slice": 3}),
+    ],
+)
+def test_counts_of_perf_by_cpu_core_thread_and_control_group(
+    tmp_path: Path, first: str, second: str, sums: dict[str, float]
+) -> None:
+    trace = read(tmp_path, "".join(f"     1.000000000,{text},9,100.00,,\n" for text in (first, second)))
+    assert (dict(zip(trace.metrics, trace.values[0], strict=True)), trace.warnings) == (sums, ())
+
+
+@pytest.mark.parametrize("member", ["cpu", "core", "thread", "socket", "cgroup"])
+def test_counts_of_perf_json_by_cpu_core_thread_and_control_group(tmp_path: Path, member: str) -> None:
+    rows = [
+        {"interval": 1.0, member: f"one-{n}", "counter-value": n, "event": "cycles", "pcnt-running": 100.0}
+        for n in (2, 3)
+    ]
+    trace = read(tmp_path, "".join(json.dumps(row) + "\n" for row in rows))
+    assert (trace.values.tolist(), trace.warnings) == ([[2, 3]] if member == "cgroup" else [[5]], ())
+
+
 def test_perf_csv_does_not_quote_events_with_commas(tmp_path: Path) -> None:
     line = "     0.020097862,7,,cpu/event=0x3,umask=0x1/u,20612947,100.00,,\n"
     assert read(tmp_path, line).metrics == ("cpu/event=0x3,umask=0x1/u",)
