@@ -15,6 +15,7 @@ from common.suggestions import nearest
 from measure.foreign.copies import copies
 from measure.foreign.errors import TraceFileError
 from measure.foreign.formats import read_trace
+from measure.foreign.run_arguments import name_and_pattern
 from measure.foreign.trace import ForeignTrace, names_of_files
 from measure.perturbation.analysis_types import FEWEST_RECORDS
 from measure.perturbation.wording import counted
@@ -85,9 +86,9 @@ def grouped(runs: Sequence[str]) -> dict[str, list[Path]]:
     """Variant to its files, from arguments ``NAME=PATTERN`` or ``PATTERN``. Raises `TraceFileError`."""
     groups: dict[str, list[Path]] = {}
     for text in runs:
-        name, separator, pattern = text.partition("=")
-        if not separator or "/" in name or Path(text).exists():
-            name, pattern = DEFAULT_VARIANT, text
+        name, pattern = name_and_pattern(text)
+        if not pattern:
+            raise TraceFileError(f"--run {text}: got a name without a file, expected NAME=FILE or NAME=PATTERN")
         if name == BASELINE:
             raise TraceFileError(
                 f"--run {text}: the name '{BASELINE}' is taken by the runs of --baseline: choose another"

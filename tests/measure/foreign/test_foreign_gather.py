@@ -61,6 +61,8 @@ def test_patterns_and_names(tmp_path: Path) -> None:
     }
     with pytest.raises(TraceFileError, match="the name 'baseline' is taken by the runs of --baseline"):
         grouped([f"baseline={tmp_path}/run2.csv"])
+    with pytest.raises(TraceFileError, match="--run heavy=: got a name without a file, expected NAME=FILE"):
+        grouped(["heavy="])
     with pytest.raises(TraceFileError, match=r"no\*: no such file, and no file matches it as a pattern"):
         matching("no*")
 
