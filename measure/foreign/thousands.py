@@ -26,10 +26,17 @@ def check_thousands(cells: Sequence[str], where: Callable[[int], str]) -> None:
     in a zero, which is dropped elsewhere; or the values lie closer together as thousands (984 and 1227) than as
     decimals (984 and 1.227); or the whole numbers are many, and about as close.
     """
-    with_point = [n for n, cell in enumerate(cells) if _MAYBE_THOUSANDS.fullmatch(cell)]
-    whole = [n for n, cell in enumerate(cells) if _BELOW_THOUSAND.fullmatch(cell)]
+    with_point: list[int] = []
+    whole: list[int] = []
+    for n, cell in enumerate(cells):
+        if _MAYBE_THOUSANDS.fullmatch(cell):
+            with_point.append(n)
+        elif _BELOW_THOUSAND.fullmatch(cell):
+            whole.append(n)
+        elif is_measured(cell):
+            return
     counts = {abs(int(cells[n])) for n in whole} - {0}
-    if not with_point or not counts or len(with_point) + len(whole) < sum(map(is_measured, cells)):
+    if not with_point or not counts:
         return
     ends_in_zero = any(cells[n].endswith("0") for n in with_point)
     decimals = np.log([abs(float(cells[n])) for n in with_point])

@@ -333,6 +333,12 @@ def test_perf_as_installed(tmp_path: Path, option: str) -> None:
     assert np.nansum(trace.values[:, 1]) > 100
 
 
+def test_papi_without_events_says_so(tmp_path: Path) -> None:
+    assert refused(tmp_path, papi({"0": region("step")})) == (
+        "bad: thread 0: region 0: got no events, expected at least one: were any named in PAPI_EVENTS?"
+    )
+
+
 def test_papi_regions_one_after_the_other(tmp_path: Path) -> None:
     regions = {
         "0": region("main", cycles="900", real_time_nsec="400", PAPI_TOT_INS="600"),
