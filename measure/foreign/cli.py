@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from measure.console.output import command_console
+from measure.foreign.run_arguments import named
 from measure.verdict_files.options import VerdictOptions, verdict_options
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ the machine affects both:
   measure perturb --order interleaved --baseline base*.csv --run run*.csv
 
 \b
-Two variants, files by pattern:
+Two variants, files by pattern; a name holds for all files up to the next one:
   measure perturb --baseline 'base/*.parquet' \\
     --run 'light=light/*.parquet' --run 'heavy=heavy/*.parquet'"""
 
@@ -33,24 +34,32 @@ _SEVERAL = ("--baseline", "--run")
 
 
 class _SeveralFiles(click.Command):
-    """Lets `--baseline a.csv b.csv` take all arguments up to the next option, since shells expand patterns."""
+    """Lets `--baseline a.csv b.csv` take all arguments up to the next option, since shells expand patterns.
+
+    A variant's name before one of them holds for those that follow it, up to the next name.
+    """
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
         spread: list[str] = []
-        option, fresh = None, False
+        option, variant, is_given = None, None, False
         for argument in args:
-            name, equals, _ = argument.partition("=")
+            name, equals, file = argument.partition("=")
             if name in _SEVERAL:
-                option, fresh = name, not equals
-                spread.append(argument)
+                option, variant, is_given = name, None, not equals
+                if not equals:
+                    spread.append(name)
+                    continue
             elif argument.startswith("-"):
                 option = None
-                spread.append(argument)
-            elif option is not None:
-                spread += [argument] if fresh else [option, argument]
-                fresh = False
             else:
+                file = argument
+            if option is None:
                 spread.append(argument)
+                continue
+            if option == "--run":
+                variant, file = named(file, variant)
+            spread += [file] if is_given else [option, file]
+            is_given = False
         return super().parse_args(context, spread)
 
 
@@ -58,7 +67,7 @@ class _SeveralFiles(click.Command):
 @click.option("--baseline", multiple=True, required=True, metavar="FILE...",
               help="Traces of runs without instrumentation, or patterns; a run each.")  # fmt: skip
 @click.option("--run", "runs", multiple=True, required=True, metavar="[NAME=]FILE...",
-              help="Traces of instrumented runs, or patterns; NAME groups those of one variant.")  # fmt: skip
+              help="Traces of instrumented runs, or patterns; NAME is their variant, up to the next NAME.")  # fmt: skip
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", default=Path("results/perturb"),
               show_default=True, help="Where results go.")  # fmt: skip
 @click.option("--align/--no-align", default=True, show_default=True,
@@ -93,8 +102,8 @@ def perturb(
     """Compare traces of any tool: did instrumentation change how the metrics relate?
 
     Reads CSV and Parquet (a column a metric, a row an interval), `perf stat -I MS` with `-x SEP` or `-j`, PAPI's
-    high-level JSON and LIKWID's timelines. The statistics, verdicts and report are those of `measure run`; nothing
-    is emulated. Each trace needs 20 records or more. Leaves DIR/report.html, summary.json,
+    high-level JSON and LIKWID's timelines, also compressed. The statistics, verdicts and report are those of
+    `measure run`; nothing is emulated. Each trace needs 20 records or more. Leaves DIR/report.html, summary.json,
     verdicts.json, pairs.csv and pairs.parquet.
     """
     from measure.foreign.command import run_perturb

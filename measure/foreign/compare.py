@@ -15,7 +15,7 @@ from measure.arguments import check_flag, check_number, check_word
 from measure.campaign.analysis import findings_of_variant, summary
 from measure.campaign.provenance import installed
 from measure.foreign.gather import Gathered, measured
-from measure.foreign.trace import ForeignTrace
+from measure.foreign.trace import ForeignTrace, names_of_files
 from measure.perturbation.analysis_types import DEFAULT_DELTA, VERDICTS, Perturbation
 from measure.perturbation.finding import Finding
 from measure.perturbation.findings import of_one_metric
@@ -122,8 +122,9 @@ def _run_group(
     traces: Sequence[ForeignTrace], tables: Sequence[NDArray[np.float64]], correlations: Sequence[Correlations]
 ) -> RunGroup:
     """The runs of a group, to be compared with one another; each is called after its file."""
+    names = names_of_files(traces)
     return RunGroup(
-        range(len(tables)), [f"file {trace.path.name}" for trace in traces],
+        range(len(tables)), [f"file {names[trace.path]}" for trace in traces],
         np.array([table.sum(axis=0) for table in tables]), np.array([one.rho for one in correlations]),
     )  # fmt: skip
 

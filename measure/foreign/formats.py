@@ -6,11 +6,13 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+from measure.foreign.content import encoding_of, read_content
+from measure.foreign.errors import TraceFileError
 from measure.foreign.likwid import HEADER, looks_like_values, read_likwid
 from measure.foreign.papi import read_papi
 from measure.foreign.perf import is_without_intervals, looks_like_perf_csv, read_perf_csv, read_perf_json
 from measure.foreign.table import read_csv, read_parquet
-from measure.foreign.trace import ForeignTrace, TraceFileError, encoding_of
+from measure.foreign.trace import ForeignTrace
 
 READERS: dict[str, Callable[[Path], ForeignTrace]] = {
     "csv": read_csv,
@@ -33,11 +35,7 @@ def format_of(path: Path) -> str:
     """The format of a file by its content, not by its name. Raises `TraceFileError` for unreadable files."""
     if path.is_dir():
         return "papi"
-    try:
-        with path.open("rb") as file:
-            head = file.read(_LOOK_AT_BYTES)
-    except OSError as error:
-        raise TraceFileError(f"{path} cannot be read: {error.strerror}") from None
+    head = read_content(path, _LOOK_AT_BYTES)
     if head[:4] == b"PAR1":
         return "parquet"
     lines = head.decode(encoding_of(head), errors="replace").splitlines()

@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 
 from common.suggestions import nearest
 from measure.foreign.copies import copies
+from measure.foreign.errors import TraceFileError
 from measure.foreign.formats import read_trace
-from measure.foreign.trace import ForeignTrace, TraceFileError
+from measure.foreign.run_arguments import name_and_pattern
+from measure.foreign.trace import ForeignTrace, names_of_files
 from measure.perturbation.analysis_types import FEWEST_RECORDS
 from measure.perturbation.wording import counted
 from measure.run_types import BASELINE
@@ -84,9 +86,9 @@ def grouped(runs: Sequence[str]) -> dict[str, list[Path]]:
     """Variant to its files, from arguments ``NAME=PATTERN`` or ``PATTERN``. Raises `TraceFileError`."""
     groups: dict[str, list[Path]] = {}
     for text in runs:
-        name, separator, pattern = text.partition("=")
-        if not separator or "/" in name or Path(text).exists():
-            name, pattern = DEFAULT_VARIANT, text
+        name, pattern = name_and_pattern(text)
+        if not pattern:
+            raise TraceFileError(f"--run {text}: got a name without a file, expected NAME=FILE or NAME=PATTERN")
         if name == BASELINE:
             raise TraceFileError(
                 f"--run {text}: the name '{BASELINE}' is taken by the runs of --baseline: choose another"
@@ -284,7 +286,8 @@ def _warn_of_interval_lengths(everything: Sequence[ForeignTrace], warnings: dict
     if len(others) > 1:
         odd = (*odd, *others.values())
     if odd:
-        lengths = ", ".join(f"{trace.interval} in {trace.path.name}" for trace in odd)
+        names = names_of_files(everything)
+        lengths = ", ".join(f"{trace.interval} in {names[trace.path]}" for trace in odd)
         warnings[
             f"Records are not of one length ({lengths}): this alone changes correlations; sample all runs alike."
         ] = None
@@ -296,9 +299,10 @@ def _add_file_warnings(everything: Sequence[ForeignTrace], warnings: dict[str, N
     for trace in everything:
         for text in trace.warnings:
             by_text.setdefault(text, []).append(trace)
+    names = names_of_files(everything)
     for text, traces in by_text.items():
         more = f" and {len(traces) - 1} more" if len(traces) > 1 else ""
-        warnings[f"{traces[0].path.name}{more}: {text}"] = None
+        warnings[f"{names[traces[0].path]}{more}: {text}"] = None
 
 
 def _whole_intervals(trace: ForeignTrace, metrics: Sequence[str]) -> NDArray[np.float64]:
@@ -332,7 +336,7 @@ def _warn_of_dropped_intervals(
     warnings[
         f"Intervals are left out in which something was not counted, most often {metric}: {sum(dropped)} in all, in "
         f"{sum(map(bool, dropped))} of {len(everything)} traces, at most {dropped[most]} of {len(missing[most])} in "
-        f"{everything[most].path.name}."
+        f"{names_of_files(everything)[everything[most].path]}."
     ] = None
 
 
@@ -341,6 +345,7 @@ def _warn_of_values(everything: Sequence[ForeignTrace], metrics: Sequence[str], 
 
     Tables and PAPI do not say which columns are counts. The readers of perf and LIKWID refuse negative counts.
     """
+    names = names_of_files(everything)
     for metric in metrics:
         for is_suspect, what, advice in _SUSPECT_VALUES:
             columns = [(trace, trace.columns([metric])[:, 0]) for trace in everything]
@@ -350,7 +355,7 @@ def _warn_of_values(everything: Sequence[ForeignTrace], metrics: Sequence[str], 
                 record = int(suspect.argmax())
                 warnings[
                     f"{metric} has {what} in {len(concerned)} of {len(everything)} traces, such as "
-                    f"{column[record]:g} in record {record + 1} of {trace.path.name}: {advice}"
+                    f"{column[record]:g} in record {record + 1} of {names[trace.path]}: {advice}"
                 ] = None
 
 

@@ -12,15 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from measure.foreign.trace import (
-    ForeignTrace,
-    TraceFileError,
-    check_times,
-    intervals_of,
-    name_and_unit,
-    number,
-    read_text,
-)
+from measure.foreign.content import read_text
+from measure.foreign.errors import TraceFileError
+from measure.foreign.trace import ForeignTrace, check_times, intervals_of, name_and_unit, number
 
 HEADER = re.compile(r"^#?\s*GID\s*[|,]\s*(?P<kind>Metrics|Event)s?Count\s*[|,]\s*CpuCount\s*[|,]", re.IGNORECASE)
 _LINE = re.compile(r"^\s*\d+[\s,|]+\d+[\s,|]+\d+[\s,|]+\d+(\.\d*)?(e[-+]?\d+)?[\s,|]", re.IGNORECASE)
@@ -99,6 +93,11 @@ def read_likwid(path: Path) -> ForeignTrace:
             f"{path}:{without_header}: got a line of LIKWID's timeline without a header, expected before it the line "
             "that likwid-perfctr writes, `# GID|EventCount|CpuCount|Total runtime [s]|...` with the names of the "
             "events (MetricsCount for derived metrics): add it"
+        )
+    if names and not rows:
+        raise TraceFileError(
+            f"{path}: got a header of LIKWID's timeline without lines of values below it, expected one for each "
+            "interval: did the program end before the first one? Choose a shorter `-t`"
         )
     if not rows:
         raise TraceFileError(

@@ -15,7 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from measure.foreign.trace import LARGEST, ForeignTrace, TraceFileError, read_text
+from measure.foreign.content import read_text
+from measure.foreign.errors import TraceFileError
+from measure.foreign.trace import LARGEST, ForeignTrace
 
 _NOT_EVENTS = ("name", "parent_region_id", "region_count")
 _UNITS = {"real_time_nsec": "ns", "perf::TASK-CLOCK": "ns", "perf::CPU-CLOCK": "ns"}
@@ -129,6 +131,8 @@ def _records(region: dict[str, Any], instant: set[str], where: str) -> Records:
             raise TraceFileError(f"{where}: {event}: expected `region_value` beside the values read before")
         totals = [_integer(content[key], f"{where}: {event}: {key}") for key in (*order, "region_value")]
         columns[event] = [float(value) for value in (totals if event in instant else _steps(totals))]
+    if not columns:
+        raise TraceFileError(f"{where}: got no events, expected at least one: were any named in PAPI_EVENTS?")
     lengths = {len(column) for column in columns.values()}
     if len(lengths) != 1:
         raise TraceFileError(f"{where}: got events read {sorted(lengths)} times, expected all equally often")

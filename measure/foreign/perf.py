@@ -1,8 +1,9 @@
 """Reads `perf stat -I MS -x SEP` and `perf stat -I MS -j`, the CSV and JSON formats of perf-stat(1).
 
 Counts of one interval that are separate by CPU, core, socket or thread (`-A`, `--per-socket`) are added up; control
-groups stay separate. Derived metrics ("insn per cycle") and final summaries are left out, since they are not events
-per interval.
+groups stay separate. Of an event that is counted several times in an interval, as in two groups of events, the first
+count is taken, and a warning says so. Derived metrics ("insn per cycle") and final summaries are left out, since they
+are not events per interval.
 """
 
 from __future__ import annotations
@@ -14,16 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-from measure.foreign.trace import (
-    HAS_DECIMAL_COMMA,
-    NOT_A_COUNT,
-    ForeignTrace,
-    TraceFileError,
-    intervals_of,
-    number,
-    read_text,
-    time_went_back,
-)
+from measure.foreign.content import read_text
+from measure.foreign.errors import TraceFileError
+from measure.foreign.trace import HAS_SEPARATORS, NOT_A_COUNT, ForeignTrace, intervals_of, number, time_went_back
 
 ALWAYS_COUNTED_PERCENT = 99.995  # perf prints two decimals
 
@@ -38,23 +32,30 @@ _WITHOUT_TIME = re.compile(
     r"\d{1,3}[.,]\d\d((?P=separator)|$)"
 )
 _JSON_NUMBER_WITH_COMMA = re.compile(r":\s*-?\d+,\d+\s*[,}]")
+_COUNTED_BY = ("cpu", "core", "cluster", "cache", "die", "socket", "node", "thread")
+"""Members of perf's objects that say what has counted (`-A`, `--per-core`, `--per-thread`)."""
 
 
 @dataclass
 class _Counts:
-    """Counts read so far: (time, event) to its count, added over CPUs."""
+    """Counts read so far: (time, event) to its counts by the CPU, core, socket or thread, empty for all together.
+
+    ``repeated``: event to the first line that counts it once more.
+    """
 
     path: Path
     format: str
-    counts: dict[tuple[float, str], float] = field(default_factory=dict)
+    counts: dict[tuple[float, str], dict[str, float]] = field(default_factory=dict)
     times: dict[float, None] = field(default_factory=dict)
     units: dict[str, str] = field(default_factory=dict)
     running: dict[str, float] = field(default_factory=dict)
     unmeasured: dict[str, str] = field(default_factory=dict)
+    repeated: dict[str, int] = field(default_factory=dict)
 
-    def add(self, line: int, time: float, event: str, text: str, unit: str, percent: float) -> None:
-        """Add a count of ``event``; ``percent``: of the time that it was counted. Raises `TraceFileError`."""
-        if HAS_DECIMAL_COMMA.fullmatch(text.strip()):
+    def add(self, line: int, time: float, event: str, text: str, unit: str, percent: float, counted_by: str) -> None:
+        """Add a count of ``event``; ``percent``: of the time that it was counted; ``counted_by``: the CPU, core, socket
+        or thread. Raises `TraceFileError`."""
+        if HAS_SEPARATORS.fullmatch(text.strip()):
             raise _decimal_commas(self.path, line, text)
         value = number(text, self.path, line, f"count of {event}")
         if value < 0:
@@ -69,12 +70,16 @@ class _Counts:
                 f"{self.path}:{line}: {event} got unit {unit!r}, expected {self.units[event]!r} as before"
             )
         self.times[time] = None
+        counts = self.counts.setdefault((time, event), {})
+        if counted_by in counts:
+            self.repeated.setdefault(event, line)
+            if not np.isnan(counts[counted_by]):
+                return
+        counts[counted_by] = value
         if text.strip() in NOT_A_COUNT:
             self.unmeasured.setdefault(event, text.strip())
         elif percent < ALWAYS_COUNTED_PERCENT:
             self.running[event] = min(percent, self.running.get(event, percent))
-        # nan stays nan in a sum: a sum over CPUs is unknown if one of them was not counted.
-        self.counts[time, event] = self.counts.get((time, event), 0.0) + value
 
     def trace(self) -> ForeignTrace:
         """The trace of all counts. Raises `TraceFileError` without any."""
@@ -85,10 +90,17 @@ class _Counts:
             )
         metrics = tuple(dict.fromkeys(event for _, event in self.counts))
         times = tuple(self.times)
+        # nan stays nan in a sum: a sum over CPUs is unknown if one of them was not counted.
+        sums = {key: sum(counts.values()) for key, counts in self.counts.items()}
         missing = float("nan")
-        values = np.array([[self.counts.get((time, m), missing) for m in metrics] for time in times], np.float64)
+        values = np.array([[sums.get((time, m), missing) for m in metrics] for time in times], np.float64)
         never = [m for n, m in enumerate(metrics) if np.isnan(values[:, n]).all()]
         warnings = tuple(f"{m} is {self.unmeasured.get(m, 'not there')} in every interval." for m in never)
+        warnings += tuple(
+            f"{event} is counted more than once in an interval (line {line}), as where it is in two groups of events: "
+            "its first count is taken."
+            for event, line in self.repeated.items()
+        )
         intervals = intervals_of(np.diff([0.0, *times]))
         units = {event: unit for event, unit in self.units.items() if unit}
         totals = dict(zip(metrics, values.sum(axis=0).tolist(), strict=True))
@@ -175,7 +187,7 @@ def _add_line(read: _Counts, at: int, time: float, fields: list[str], separator:
     group = fields[begin + 3 : end]
     if not event:
         raise TraceFileError(f"{read.path}:{at}: a count without the name of its event")
-    read.add(at, time, " ".join([event, *group]), text, unit, float(fields[end + 1]))
+    read.add(at, time, " ".join([event, *group]), text, unit, float(fields[end + 1]), separator.join(fields[:begin]))
 
 
 def _is_count_before_unit(fields: list[str], n: int) -> bool:
@@ -213,5 +225,6 @@ def read_perf_json(path: Path) -> ForeignTrace:
             ) from None
         group = str(row.get("cgroup") or "")
         name = f"{event} {group}" if group else event
-        read.add(at, time, name, str(row["counter-value"]), str(row.get("unit", "")), percent)
+        counted_by = ";".join(str(row.get(key, "")) for key in _COUNTED_BY)
+        read.add(at, time, name, str(row["counter-value"]), str(row.get("unit", "")), percent, counted_by)
     return read.trace()

@@ -7,123 +7,28 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.foreign.trace import (
-    LARGEST,
-    ForeignTrace,
-    Intervals,
-    TraceFileError,
-    check_times,
-    intervals_of,
-    is_measured,
-    name_and_unit,
-    number,
-    read_text,
+from measure.foreign.content import is_compressed, read_content, read_text
+from measure.foreign.errors import TraceFileError
+from measure.foreign.thousands import check_thousands
+from measure.foreign.times import (
+    intervals_by,
+    is_boundary,
+    read_times,
+    text_column,
+    text_warning,
+    time_warnings,
 )
+from measure.foreign.trace import LARGEST, ForeignTrace, decimal_comma_advice, name_and_unit, number
 from measure.perturbation.wording import counted
 from measure.run_types import HOST
 
-_SECONDS = {
-    **dict.fromkeys(("s", "sec", "seconds"), 1.0), **dict.fromkeys(("ms", "msec"), 1e-3),
-    **dict.fromkeys(("us", "usec"), 1e-6), **dict.fromkeys(("ns", "nsec"), 1e-9),
-}  # fmt: skip
-"""Units of time that a heading may have, in seconds."""
-
-_BOUNDARY = re.compile(
-    r"^(|unnamed: 0|index|record|seconds|(t|time|elapsed|timestamp|begin|end|start|stop)"
-    rf"(_({'|'.join(_SECONDS)}|time|cycles|instructions))?)$",
-    re.IGNORECASE,
-)
-"""Columns with the time of an interval, such as those of this project's traces (``begin_cycles``) and frames
-(``seconds``)."""
-
-_IN_PARENTHESES = re.compile(rf"(?P<name>.*\S) *\((?P<unit>{'|'.join(_SECONDS)})\)", re.IGNORECASE)
-"""A heading with a unit of time as other tools write it."""
-
-_MAYBE_LENGTHS = re.compile(r"time(?!stamp)|seconds|elapsed|t\b|t_", re.IGNORECASE)
-_OFTEN = 0.25  # of the steps of a column; where runs of 20 records follow one another, one step in 20 goes back
-
-_MOSTLY = 0.75
-_STEADY = 0.1
-"""A timer has made the intervals if this share of their lengths differs by at most this fraction from the usual one.
-Otherwise they may have equal numbers of instructions, and no common length."""
-
-_LONGEST_EXAMPLE = 20  # characters of a cell in a message
 _SEPARATORS = (",", ";", "\t", "|")
-
-
-def is_boundary(heading: str) -> bool:
-    """Whether a column has the time of an interval instead of a metric."""
-    return _BOUNDARY.match(_time_and_unit(heading)[0]) is not None
-
-
-def _time_and_unit(heading: str) -> tuple[str, str]:
-    """As `name_and_unit`, also for a unit of time in parentheses."""
-    found = _IN_PARENTHESES.fullmatch(heading.strip())
-    return (found["name"], found["unit"].lower()) if found else name_and_unit(heading)
-
-
-def time_warnings(heading: str, times: Any, where: Callable[[int], str]) -> tuple[str, ...]:
-    """Sentences on a column of times. ``times`` and ``where`` as in `check_times`.
-
-    Raises `TraceFileError` for time stamps that go back. A column that goes up and down all the time has the length of
-    each record instead, if its name allows.
-    """
-    if _are_lengths(heading, times):
-        return (f"column {heading!r} goes up and down: it is taken for the length of each record, and not compared.",)
-    check_times(times, where)
-    return ()
-
-
-def _are_lengths(heading: str, times: Any) -> bool:
-    """Whether a column of times has the length of each record."""
-    known = times[times == times]
-    falls = float(np.mean(known[1:] < known[:-1])) if len(known) > 1 else 0.0
-    return _MAYBE_LENGTHS.match(heading.strip()) is not None and _OFTEN < falls < 1
-
-
-def intervals_by(times: Mapping[str, Any], n_records: int) -> Intervals:
-    """The intervals of a table by its clock, a column with a date or unit of time if there is one.
-
-    ``times``: (n_records,) numbers or numpy's times by heading, as in `check_times`.
-    """
-    clocks = {heading: unit for heading in times if (unit := _clock_unit(heading, times[heading]))}
-    if not clocks:
-        return Intervals(n_records)
-
-    def suits(heading: str) -> tuple[bool, bool]:
-        return heading.lower().startswith(("begin", "start")), clocks[heading] not in _SECONDS
-
-    heading = min(clocks, key=suits)
-    unit, column = clocks[heading], times[heading]
-    steps = column if _are_lengths(heading, column) else np.diff(column)
-    if column.dtype.kind in "mM":
-        steps = steps / np.timedelta64(1, "s")
-    lengths = np.append(np.full(n_records - len(steps), np.nan), steps * _SECONDS.get(unit, 1.0))
-    known = lengths[~np.isnan(lengths)]
-    if not len(known):
-        return Intervals(n_records)
-    usual = np.median(known)
-    if np.mean(np.abs(known - usual) <= _STEADY * usual) < _MOSTLY:
-        return Intervals(n_records)
-    return intervals_of(lengths, "s" if unit in _SECONDS else unit)
-
-
-def _clock_unit(heading: str, times: Any) -> str:
-    """The unit of a column that has the time of a clock: a key of `_SECONDS`, or the column in words; else empty."""
-    name, unit = _time_and_unit(heading)
-    if times.dtype.kind in "mM":
-        return "s"
-    for one in (unit, name.lower().rpartition("_")[2]):
-        if one in _SECONDS:
-            return one
-    return f"column {heading!r}" if "time" in name.lower() else ""
 
 
 def check_magnitude(column: NDArray[np.float64], where: Callable[[int], str]) -> None:
@@ -146,18 +51,43 @@ def read_csv(path: Path) -> ForeignTrace:
     were not measured. ``name [unit]`` in the first row gives a unit. Columns of text are left out, with a warning.
     Raises `TraceFileError`.
     """
+    headings, places, columns = _csv_columns(path)
+    named: list[tuple[str, str]] = []
+    values: list[list[float]] = []
+    warnings: list[str] = []
+    times: dict[str, NDArray[Any]] = {}
+    for heading, cells in zip(headings, columns, strict=True):
+        where = _places_of(path, places, heading)
+        if is_boundary(heading):
+            check_thousands(cells, where)
+            found, told = read_times(heading, cells, where, decimal_comma_advice(path))
+            warnings += told
+            if found is not None:
+                times[heading] = found
+        elif sentence := text_warning(heading, cells):
+            warnings.append(sentence)
+        else:
+            check_thousands(cells, where)
+            what = f"column {heading!r}"
+            values.append([number(cell, path, at, what) for cell, at in zip(cells, places, strict=True)])
+            named.append(name_and_unit(heading))
+    return table_trace(path, "csv", named, np.array(values, np.float64).reshape(len(named), -1).T, times, warnings)
+
+
+def _csv_columns(path: Path) -> tuple[list[str], list[int], list[list[str]]]:
+    """The headings of a text table, the lines of its rows, and its columns of text. Raises `TraceFileError`."""
+    text = read_text(path)
     lines = [
-        (at, line)
-        for at, line in enumerate(read_text(path).splitlines(), 1)
-        if line.strip() and not line.lstrip().startswith("#")
+        (at, line) for at, line in enumerate(text.splitlines(), 1) if line.strip() and not line.lstrip().startswith("#")
     ]
     if not lines:
-        raise TraceFileError(f"{path}: empty: expected a first row with the names of the metrics")
+        got = "nothing but comments" if text.strip() else "an empty file"
+        raise TraceFileError(f"{path}: got {got}, expected a first row with the names of the metrics, and values")
     first, top = lines[0]
     separator = max(_SEPARATORS, key=top.count)
     headings = [cell.strip() for cell in next(csv.reader([top], delimiter=separator))]
     _check_headings(headings, f"{path}:{first}")
-    cells_of_lines = []
+    columns: list[list[str]] = [[] for _ in headings]
     for at, line in lines[1:]:
         cells = next(csv.reader([line], delimiter=separator))
         if len(cells) != len(headings):
@@ -165,25 +95,14 @@ def read_csv(path: Path) -> ForeignTrace:
                 f"{path}:{at}: got {counted(len(cells), 'column')}, expected {len(headings)} as in line {first}; is "
                 "the file whole?"
             )
-        cells_of_lines.append((at, cells))
-    kept: list[int] = []
-    warnings: list[str] = []
-    times: dict[str, NDArray[Any]] = {}
-    for n, heading in enumerate(headings):
-        if is_boundary(heading):
-            times[heading] = _times([cells[n] for _, cells in cells_of_lines])
-            places = [f"{path}:{at}: column {heading!r}" for at, _ in cells_of_lines]
-            warnings.extend(time_warnings(heading, times[heading], places.__getitem__))
-            continue
-        labels = [cell for _, cells in cells_of_lines if is_measured(cell := cells[n])]
-        if labels and all(label.strip()[0].isalpha() and not _is_infinite(label) for label in labels):
-            warnings.append(_text_column(heading, labels[0].strip()))
-        else:
-            kept.append(n)
-    rows = [[number(cells[n], path, at, f"column {headings[n]!r}") for n in kept] for at, cells in cells_of_lines]
-    named = [name_and_unit(headings[n]) for n in kept]
-    values = np.array(rows, np.float64).reshape(len(rows), len(named))
-    return table_trace(path, "csv", named, values, times, warnings)
+        for column, cell in zip(columns, cells, strict=True):
+            column.append(cell.strip())
+    return headings, [at for at, _ in lines[1:]], columns
+
+
+def _places_of(path: Path, lines: Sequence[int], heading: str) -> Callable[[int], str]:
+    """A function of a row's number to its place in a column of a text table."""
+    return lambda row: f"{path}:{lines[row]}: column {heading!r}"
 
 
 def table_trace(
@@ -197,8 +116,11 @@ def table_trace(
     """A table as a trace, without a last record that is not whole.
 
     ``named``: name and unit of each metric; ``values``: (n, m); ``times``: as in `intervals_by`; ``warnings``: on
-    columns.
+    columns. Raises `TraceFileError` for a table without rows.
     """
+    if not len(values):
+        names = ", ".join(name for name, _ in named)
+        raise TraceFileError(f"{path}: got no rows below the headings {names}, expected one for each record")
     intervals = intervals_by(times, len(values))
     metrics = tuple(name for name, _ in named)
     return ForeignTrace(
@@ -209,47 +131,14 @@ def table_trace(
     )  # fmt: skip
 
 
-def _times(cells: Sequence[str]) -> NDArray[Any]:
-    """A column of dates if it has some, otherwise of numbers; NaT or nan for other text, such as a time of the day,
-    which begins anew."""
-    found = [_time(cell) for cell in cells]
-    if any(isinstance(time, datetime) for time in found):
-        return np.array([time if isinstance(time, datetime) else None for time in found], "datetime64[us]")
-    return np.array(found, np.float64)
-
-
-def _time(cell: str) -> float | datetime | None:
-    """A number, or a date and time in UTC; None for other text."""
-    try:
-        return float(cell)
-    except ValueError:
-        pass
-    try:
-        moment = datetime.fromisoformat(cell.strip())
-    except ValueError:
-        return None
-    return moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment
-
-
-def _is_infinite(cell: str) -> bool:
-    """Whether a cell is a word for infinity: a number that cannot be used, no label."""
-    return cell.strip().lower() in ("inf", "infinity")
-
-
-def _text_column(heading: str, example: str) -> str:
-    return f"column {heading!r} has text ({example[:_LONGEST_EXAMPLE]!r}), no numbers: it is not compared."
-
-
 def read_parquet(path: Path) -> ForeignTrace:
     """Read a Parquet table, such as a trace of `measure run`. Raises `TraceFileError`."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    def is_number(kind: Any) -> bool:
-        return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
-
+    source = pa.BufferReader(read_content(path)) if is_compressed(path) else path
     try:
-        table = pq.read_table(path, page_checksum_verification=True)
+        table = pq.read_table(source, page_checksum_verification=True)
     except (OSError, pa.ArrowInvalid) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise TraceFileError(f"{path} is not a whole Parquet file: {reason}") from None
@@ -262,18 +151,23 @@ def read_parquet(path: Path) -> ForeignTrace:
         kind = table.schema.field(heading).type
         is_moment = pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_duration(kind)
         if is_boundary(heading) or (heading in indices and is_moment):
-            if is_number(kind) or is_moment:
-                times[heading] = table.column(heading).to_numpy()
-                warnings.extend(time_warnings(heading, times[heading], row_of(f"{path}: column {heading!r}")))
-            continue
-        if heading in indices or pa.types.is_temporal(kind):
-            continue
-        if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind):
-            labels = table.column(heading).drop_null()
-            warnings.append(_text_column(heading, str(labels[0].as_py()) if len(labels) else ""))
-            continue
-        chosen.append(heading)
-        if not (is_number(kind) or pa.types.is_boolean(kind)):
+            found, told = _parquet_times(heading, table.column(heading), f"{path}: column {heading!r}")
+            warnings += told
+            if found is not None:
+                times[heading] = found
+        elif heading in indices:
+            pass
+        elif pa.types.is_temporal(kind):
+            warnings.append(
+                f"column {heading!r} has times, no numbers: it is not compared; if they are the times of the records, "
+                "call it 'time'."
+            )
+        elif pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind):
+            labels = [str(label) for label in table.column(heading).drop_null().unique().to_pylist()]
+            warnings.append(text_column(heading, labels[0] if labels else ""))
+        elif _is_number(kind) or pa.types.is_boolean(kind):
+            chosen.append(heading)
+        else:
             raise TraceFileError(f"{path}: column {heading!r}: got values of type {kind}, expected numbers")
     columns = [table.column(heading).cast("float64", safe=False).to_numpy() for heading in chosen]
     for heading, column in zip(chosen, columns, strict=True):
@@ -283,6 +177,32 @@ def read_parquet(path: Path) -> ForeignTrace:
     trace = table_trace(path, "parquet", named, values, times, warnings)
     interval, totals, emulated_run = _about_run(table.schema)
     return replace(trace, interval=interval or trace.interval, totals=trace.totals | totals, emulated_run=emulated_run)
+
+
+def _is_number(kind: Any) -> bool:
+    """Whether a type of Parquet's is one of numbers, or of a column in which all are unknown."""
+    import pyarrow as pa
+
+    types = pa.types
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind) or types.is_null(kind))
+
+
+def _parquet_times(heading: str, column: Any, where: str) -> tuple[NDArray[Any] | None, tuple[str, ...]]:
+    """A column of a Parquet table as `read_times` gives those of text. Raises `TraceFileError`."""
+    import pyarrow as pa
+
+    kind = column.type
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_duration(kind):
+        times = column.to_numpy()
+    elif _is_number(kind):
+        times = column.cast("float64", safe=False).to_numpy()
+    else:  # text, or times of the day
+        try:
+            cells = [cell or "" for cell in column.cast(pa.string()).to_pylist()]
+        except pa.ArrowNotImplementedError:
+            raise TraceFileError(f"{where}: got values of type {kind}, expected times") from None
+        return read_times(heading, cells, row_of(where), "write its numbers so")
+    return times, time_warnings(heading, times, row_of(where))
 
 
 def _index_columns(schema: Any) -> set[str]:

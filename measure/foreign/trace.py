@@ -5,18 +5,17 @@ The readers of the formats make it, the comparison uses it.
 
 from __future__ import annotations
 
-import codecs
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.errors import MeasureError
+from measure.foreign.content import command_on
+from measure.foreign.errors import TraceFileError
 
 NOT_A_COUNT = ("<not counted>", "<not supported>")
 """Text of `perf stat` in place of a count: nothing was measured, which differs from zero."""
@@ -26,17 +25,11 @@ _MISSING = ("", "nan", "-", "null", "none", "na", "n/a", *NOT_A_COUNT)
 LARGEST = 1e100
 """Largest magnitude of a value: none that is measured comes near, and squares and sums of such values are finite."""
 
-HAS_DECIMAL_COMMA = re.compile(r"[-+]?\d+(,\d+)+(\.\d+)?(e[-+]?\d+)?", re.IGNORECASE)
-"""A number as some locales write it, with a decimal comma, or with commas between thousands."""
+HAS_SEPARATORS = re.compile(r"[-+]?(\d+(,\d+)+(\.\d+)?|\d+(\.\d+)+,\d+|\d+(\.\d+){2,})(e[-+]?\d+)?", re.IGNORECASE)
+"""A number as some locales write it: with a decimal comma, or with commas or several points between thousands."""
 
 _WHOLE = 0.9
 """A last interval shorter than this fraction of the usual length is not whole."""
-
-
-class TraceFileError(MeasureError):
-    """A trace file cannot be used; the message names file and line."""
-
-    exit_status = 2
 
 
 @dataclass(frozen=True)
@@ -74,35 +67,6 @@ class ForeignTrace:
         return self.values[:, [self.metrics.index(metric) for metric in metrics]]
 
 
-def encoding_of(head: bytes) -> str:
-    """The encoding of a text by its first bytes: UTF-16 or UTF-32 with a byte order mark, otherwise UTF-8."""
-    if head.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
-        return "utf-32"
-    return "utf-16" if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
-
-
-def read_text(path: Path) -> str:
-    """The file as text, which may be UTF-16 as Windows writes it. Raises `TraceFileError` when it cannot be read or is
-    not text."""
-    try:
-        content = path.read_bytes()
-        text = content.decode(encoding_of(content))
-    except OSError as error:
-        raise TraceFileError(f"{path} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise TraceFileError(
-            f"{path} is neither text (byte {error.start} is no {error.encoding.upper()}) nor Parquet: expected a trace "
-            "of a known format; if it is text in another encoding, convert it: "
-            f"`iconv -f WINDOWS-1252 -t UTF-8 {quote(str(path))} > converted`"
-        ) from None
-    if "\0" in text:
-        raise TraceFileError(
-            f"{path}:{text.count(chr(10), 0, text.index(chr(0))) + 1}: got a NUL byte, expected text: if it is UTF-16 "
-            f"without a byte order mark, convert it: `iconv -f UTF-16LE -t UTF-8 {quote(str(path))} > converted`"
-        )
-    return text
-
-
 def check_times(times: Any, where: Callable[[int], str]) -> None:
     """Raise `TraceFileError` for time stamps that go back.
 
@@ -113,7 +77,27 @@ def check_times(times: Any, where: Callable[[int], str]) -> None:
     falls = np.flatnonzero(times[known[1:]] < times[known[:-1]])
     if len(falls):
         before, after = known[falls[0] : falls[0] + 2].tolist()
-        raise time_went_back(times[after], times[before], where(after))
+        raise time_went_back(_shown(times[after]), _shown(times[before]), where(after))
+
+
+def names_of_files(traces: Sequence[ForeignTrace]) -> dict[Path, str]:
+    """Path to a name by which messages tell the traces apart: the file's, with as many directories before it as files
+    of the same name need."""
+    same: dict[str, list[Path]] = {}
+    for path in dict.fromkeys(trace.path for trace in traces):
+        same.setdefault(path.name, []).append(path)
+    names: dict[Path, str] = {}
+    for paths in same.values():
+        tails = [
+            [str(Path(*path.parts[-n:])) for path in paths] for n in range(1, max(len(p.parts) for p in paths) + 1)
+        ]
+        names |= zip(paths, next((tail for tail in tails if len(set(tail)) == len(paths)), tails[-1]), strict=True)
+    return names
+
+
+def _shown(time: Any) -> object:
+    """A time as it is written: lengths of time as those of a clock."""
+    return time.astype("timedelta64[us]").item() if isinstance(time, np.timedelta64) else time
 
 
 def time_went_back(time: object, before: object, where: str) -> TraceFileError:
@@ -141,17 +125,29 @@ def number(text: str, path: Path, line: int, what: str) -> float:
         value = float(stripped)
     except ValueError:
         value = float("inf")
-    if HAS_DECIMAL_COMMA.fullmatch(stripped):
-        raise TraceFileError(
-            f"{path}:{line}: {what}: got {stripped!r}, expected a number with a decimal point, without separators of "
-            "thousands: export the table so; where fields are separated by semicolons or tabs and commas are decimal "
-            f"commas, `tr , . < {quote(str(path))} > converted` does it"
-        )
+    if HAS_SEPARATORS.fullmatch(stripped):
+        raise separators_in_number(f"{path}:{line}: {what}", stripped, decimal_comma_advice(path))
     if np.isinf(value):
         raise TraceFileError(f"{path}:{line}: {what}: got {stripped!r}, expected a number")
     if abs(value) > LARGEST:
         raise TraceFileError(f"{path}:{line}: {what}: got {stripped}, expected a number of at most {LARGEST:g}")
     return value
+
+
+def separators_in_number(where: str, text: str, advice: str) -> TraceFileError:
+    """The error for a number with a decimal comma or with separators of thousands. ``advice``: what to do about decimal
+    commas."""
+    return TraceFileError(
+        f"{where}: got {text!r}, expected a number with a decimal point, without separators of thousands: {advice}"
+    )
+
+
+def decimal_comma_advice(path: Path) -> str:
+    """What to do about decimal commas in the text file ``path``."""
+    return (
+        "export the table so; where fields are separated by semicolons or tabs and commas are decimal commas, "
+        f"`{command_on(path, 'tr , .')}` does it"
+    )
 
 
 _EVEN = 0.25

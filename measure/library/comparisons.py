@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -16,8 +16,9 @@ from measure.arguments import items_of, list_of, not_expected
 from measure.errors import MeasureError
 from measure.foreign.compare import Levels
 from measure.foreign.compare import compare as compare_gathered
+from measure.foreign.errors import TraceFileError
 from measure.foreign.gather import DEFAULT_VARIANT, gather_traces
-from measure.foreign.trace import ForeignTrace, TraceFileError, name_and_unit
+from measure.foreign.trace import ForeignTrace, name_and_unit
 from measure.library.plots import Kind, Plots
 from measure.perturbation.analysis_types import DEFAULT_DELTA, Perturbation
 from measure.perturbation.run_order import Order
@@ -209,7 +210,7 @@ def perturb(
 
     Frames with the same numbers, negative values and whole numbers that doubles round are findings. Raises
     `MeasureError` for frames that cannot be compared: fewer than two common metrics, fewer than 20 records, columns
-    that hold no numbers, times that go back.
+    that hold no numbers, times that go back or cannot be read (numbers, moments, lengths of time, or text of these).
 
     ```python
     import numpy as np
@@ -252,9 +253,9 @@ def check_frame(name: str, frame: Any) -> None:
 
 def _trace(frame: Any, name: str) -> ForeignTrace:
     """A DataFrame as a trace. Raises `ArgumentError` for anything else, and `TraceFileError`."""
-    import pandas as pd
 
-    from measure.foreign.table import check_magnitude, is_boundary, row_of, table_trace, time_warnings
+    from measure.foreign.table import check_magnitude, row_of, table_trace
+    from measure.foreign.times import is_boundary
 
     check_frame(name, frame)
     headings = [str(column) for column in frame.columns]
@@ -262,13 +263,15 @@ def _trace(frame: Any, name: str) -> ForeignTrace:
     warnings: list[str] = []
     times: dict[str, NDArray[Any]] = {}
     bounds = [(heading, frame.iloc[:, n]) for n, heading in enumerate(headings) if n not in chosen]
-    index = "index" if frame.index.name is None else str(frame.index.name)
-    if frame.index.dtype.kind in "mM" or is_boundary(index):
-        bounds.append((index, frame.index.to_series()))
+    for level in (frame.index.get_level_values(n) for n in range(frame.index.nlevels)):
+        column = level.to_series()
+        if is_boundary(str(level.name)) or _is_time(column) or (level.name is None and _is_number(frame.index)):
+            bounds.append(("index" if level.name is None else str(level.name), column))
     for heading, column in bounds:
-        if (found := _times(column)) is not None:
+        found, told = _times(heading, column, row_of(f"{name}: column {heading!r}"))
+        warnings += told
+        if found is not None:
             times[heading] = found
-            warnings.extend(time_warnings(heading, found, row_of(f"{name}: column {heading!r}")))
     named = [name_and_unit(headings[n]) for n in chosen]
     twice = sorted({metric for metric, _ in named if [m for m, _ in named].count(metric) > 1})
     if twice:
@@ -276,7 +279,7 @@ def _trace(frame: Any, name: str) -> ForeignTrace:
     columns = []
     for n in chosen:
         column = frame.iloc[:, n]
-        if not pd.api.types.is_numeric_dtype(column):
+        if not _is_number(column) or column.dtype.kind == "c":
             raise TraceFileError(f"{name}: column {headings[n]!r}: got values of type {column.dtype}, expected numbers")
         columns.append(column.to_numpy(dtype=np.float64, na_value=np.nan))
         check_magnitude(columns[-1], row_of(f"{name}: column {headings[n]!r}"))
@@ -284,12 +287,33 @@ def _trace(frame: Any, name: str) -> ForeignTrace:
     return table_trace(Path(name), "DataFrame", named, values, times, warnings)
 
 
-def _times(column: Any) -> NDArray[Any] | None:
-    """A column of numbers or times as an array, with nan or NaT where unknown; None for other columns."""
+def _is_number(column: Any) -> bool:
+    """Whether a column or index of a frame holds numbers."""
     import pandas as pd
 
-    if pd.api.types.is_numeric_dtype(column):
-        return column.to_numpy(dtype=np.float64, na_value=np.nan)
-    if pd.api.types.is_datetime64_any_dtype(column):
-        return column.to_numpy(dtype="datetime64[ns]")
-    return column.to_numpy() if pd.api.types.is_timedelta64_dtype(column) else None
+    return bool(pd.api.types.is_numeric_dtype(column))
+
+
+def _is_time(column: Any) -> bool:
+    """Whether a column of a frame holds moments, periods or lengths of time, by its type."""
+    import pandas as pd
+
+    return column.dtype.kind in "mM" or isinstance(column.dtype, pd.PeriodDtype)
+
+
+def _times(heading: str, column: Any, where: Callable[[int], str]) -> tuple[NDArray[Any] | None, tuple[str, ...]]:
+    """A column of numbers, times or text as `read_times` gives those of text. Raises `TraceFileError`."""
+    import pandas as pd
+
+    from measure.foreign.times import read_times, time_warnings
+
+    if _is_number(column):
+        times: NDArray[Any] = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    elif _is_time(column):
+        if isinstance(column.dtype, pd.PeriodDtype):
+            column = column.dt.to_timestamp()
+        times = column.to_numpy(dtype=f"{'timedelta64' if column.dtype.kind == 'm' else 'datetime64'}[ns]")
+    else:
+        cells = ["" if unknown else str(value).strip() for value, unknown in zip(column, column.isna(), strict=True)]
+        return read_times(heading, cells, where, "read the file with `pandas.read_csv(..., decimal=',')`")
+    return times, time_warnings(heading, times, where)

@@ -14,7 +14,7 @@ from measure.alignment.dtw import align as align_channels
 from measure.alignment.setting import DEFAULT_ALIGNMENT
 from measure.arguments import check_number, check_word, items_of, list_of
 from measure.errors import MeasureError
-from measure.foreign.table import is_boundary
+from measure.foreign.times import is_boundary
 from measure.library.campaigns import Result, directory_of
 from measure.library.comparisons import check_frame
 from measure.merging.command import load_all

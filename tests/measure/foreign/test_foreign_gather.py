@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from measure.foreign.errors import TraceFileError
 from measure.foreign.gather import Gathered, gather, grouped, matching
-from measure.foreign.trace import TraceFileError
+from measure.foreign.trace import names_of_files
 from measure.perturbation.analysis_types import FEWEST_RECORDS
 
 
@@ -60,8 +61,23 @@ def test_patterns_and_names(tmp_path: Path) -> None:
     }
     with pytest.raises(TraceFileError, match="the name 'baseline' is taken by the runs of --baseline"):
         grouped([f"baseline={tmp_path}/run2.csv"])
+    with pytest.raises(TraceFileError, match="--run heavy=: got a name without a file, expected NAME=FILE"):
+        grouped(["heavy="])
     with pytest.raises(TraceFileError, match=r"no\*: no such file, and no file matches it as a pattern"):
         matching("no*")
+
+
+def test_files_of_one_name_are_told_apart_by_their_directories(tmp_path: Path) -> None:
+    """ "10 ms in b0.csv, 20 ms in b0.csv" did not say which is which."""
+
+    def timed(path: Path, step: float) -> Path:
+        return trace(path, time_ms=[step * n for n in range(20)], c=[-1, 2] * 10)
+
+    before = [timed(tmp_path / f"base/{n}/t.csv", 10) for n in range(2)]
+    found = gather(before, {"x": [timed(tmp_path / "run/0/t.csv", 20)], "y": [timed(tmp_path / "y.csv", 10)]})
+    assert "(10 ms in base/0/t.csv, 20 ms in run/0/t.csv)" in found.warnings[0]
+    assert any("in record 1 of base/0/t.csv: " in text for text in found.warnings)
+    assert list(names_of_files(found.traces).values()) == ["base/0/t.csv", "base/1/t.csv", "run/0/t.csv", "y.csv"]
 
 
 def test_metrics_are_intersected_with_a_warning(tmp_path: Path) -> None:

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from measure.foreign.cli import perturb
+from measure.foreign.errors import TraceFileError
 from measure.foreign.formats import READERS, format_of, read_trace
-from measure.foreign.trace import ForeignTrace, TraceFileError
+from measure.foreign.trace import ForeignTrace
 
 PERF_CSV = """\
 # started on Sat Nov 21 12:23:11 2026
@@ -110,7 +111,9 @@ def test_csv_damaged(tmp_path: Path) -> None:
     assert "a named more than once" in refused(tmp_path, "a,a\n1,2\n")
     assert "got numbers (1, 2), expected the names" in refused(tmp_path, "1,2\n3,4\n")
     assert "no column holds a metric" in refused(tmp_path, "time,begin_cycles\n1,2\n")
-    assert refused(tmp_path, "").startswith("bad: empty: expected a first row")
+    assert refused(tmp_path, "").startswith("bad: got an empty file, expected a first row")
+    assert refused(tmp_path, "# started on\n").startswith("bad: got nothing but comments, expected a first row")
+    assert refused(tmp_path, "a,b\n") == "bad: got no rows below the headings a, b, expected one for each record"
     (tmp_path / "bad").write_bytes(b"a,b\n\xff\xfe")
     with pytest.raises(TraceFileError, match="neither text"):
         read_trace(tmp_path / "bad")
@@ -152,7 +155,11 @@ def test_columns_of_text_are_no_metrics(tmp_path: Path) -> None:
     pq.write_table(pa.table(columns), path)
     table = read_trace(path)
     assert table.metrics == ("cycles",)
-    assert table.warnings == (*told, told[0].replace("phase", "kind"))
+    assert table.warnings == (
+        "column 'ts' has times, no numbers: it is not compared; if they are the times of the records, call it 'time'.",
+        *told,
+        told[0].replace("phase", "kind"),
+    )
 
 
 @pytest.mark.parametrize("separator", [",", ";", "|", "\t", "@"])
@@ -208,6 +215,59 @@ def test_perf_csv_by_cpu_and_socket_is_added_up(tmp_path: Path) -> None:
     trace = read(tmp_path, by_socket)
     assert trace.metrics == ("task-clock", "cpu/event=0x3,umask=0x1/")
     np.testing.assert_array_equal(trace.values, [[21.5, 7]])
+
+
+def test_an_event_in_two_groups_of_perf_is_counted_once(tmp_path: Path) -> None:
+    """`-e '{cycles,instructions},{cycles,misses}'`: both counts of cycles were added up, as if of two CPUs."""
+    fields = ("cycles", "5", "100.00"), ("instructions", "7", "100.00"), ("cycles", "6", "50.00")
+    csv = "".join(
+        f"     {at}.000000000,{count},,{event},9,{percent},,\n" for at in (1, 2) for event, count, percent in fields
+    )
+    objects = "".join(
+        json.dumps({"interval": at, "counter-value": count, "unit": "", "event": event, "pcnt-running": float(percent)})
+        + "\n"
+        for at in (1, 2)
+        for event, count, percent in fields
+    )
+    for text in (csv, objects):
+        trace = read(tmp_path, text)
+        np.testing.assert_array_equal(trace.values, [[5, 7], [5, 7]])
+        assert trace.multiplexed == {}
+        assert trace.warnings == (
+            "cycles is counted more than once in an interval (line 3), as where it is in two groups of events: its "
+            "first count is taken.",
+        )
+    trace = read(tmp_path, csv.replace(",5,,cycles,9,100.00", ",<not counted>,,cycles,0,0.00"))
+    np.testing.assert_array_equal(trace.values, [[6, 7], [6, 7]])
+    by_cpu = "".join(f"     1.000000000,CPU{cpu},{n},,cycles,9,100.00,,\n" for n, cpu in enumerate((0, 1, 0, 1), 1))
+    np.testing.assert_array_equal(read(tmp_path, by_cpu).values, [[1 + 2]])
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "sums"),
+    [
+        ("CPU0,2,,cycles", "CPU1,3,,cycles", {"cycles": 5}),
+        ("S0-D0-C0,2,2,,cycles", "S0-D0-C1,2,3,,cycles", {"cycles": 5}),
+        ("worker-17,2,,cycles", "worker-18,3,,cycles", {"cycles": 5}),
+        ("2,,cpu_core/cycles/", "3,,cpu_atom/cycles/", {"cpu_core/cycles/": 2, "cpu_atom/cycles/": 3}),
+        ("2,,cycles,user.slice", "3,,cycles,system.slice", {"cycles user.slice": 2, "cycles system.slice": 3}),
+    ],
+)
+def test_counts_of_perf_by_cpu_core_thread_and_control_group(
+    tmp_path: Path, first: str, second: str, sums: dict[str, float]
+) -> None:
+    trace = read(tmp_path, "".join(f"     1.000000000,{text},9,100.00,,\n" for text in (first, second)))
+    assert (dict(zip(trace.metrics, trace.values[0], strict=True)), trace.warnings) == (sums, ())
+
+
+@pytest.mark.parametrize("member", ["cpu", "core", "thread", "socket", "cgroup"])
+def test_counts_of_perf_json_by_cpu_core_thread_and_control_group(tmp_path: Path, member: str) -> None:
+    rows = [
+        {"interval": 1.0, member: f"one-{n}", "counter-value": n, "event": "cycles", "pcnt-running": 100.0}
+        for n in (2, 3)
+    ]
+    trace = read(tmp_path, "".join(json.dumps(row) + "\n" for row in rows))
+    assert (trace.values.tolist(), trace.warnings) == ([[2, 3]] if member == "cgroup" else [[5]], ())
 
 
 def test_perf_csv_does_not_quote_events_with_commas(tmp_path: Path) -> None:
@@ -271,6 +331,12 @@ def test_perf_as_installed(tmp_path: Path, option: str) -> None:
     assert trace.n_records >= 4
     assert 10 < np.nansum(trace.values[:, 0]) < 5000
     assert np.nansum(trace.values[:, 1]) > 100
+
+
+def test_papi_without_events_says_so(tmp_path: Path) -> None:
+    assert refused(tmp_path, papi({"0": region("step")})) == (
+        "bad: thread 0: region 0: got no events, expected at least one: were any named in PAPI_EVENTS?"
+    )
 
 
 def test_papi_regions_one_after_the_other(tmp_path: Path) -> None:
@@ -348,7 +414,8 @@ def test_likwid_damaged(tmp_path: Path) -> None:
     assert "bad:6: got group 2, expected 1 as before" in refused(tmp_path, LIKWID.replace("\n1 3 2 0.2", "\n2 3 2 0.2"))
     other = "# GID|MetricsCount|CpuCount|Total runtime [s]|Clock [MHz]\n"
     assert "bad:7: got a second group of events" in refused(tmp_path, LIKWID + other)
-    assert "no timeline" in refused(tmp_path, other)
+    assert "bad: got a header of LIKWID's timeline without lines of values below it" in refused(tmp_path, other)
+    assert "no timeline" in refused(tmp_path, "the program says something", "likwid")
     assert refused(tmp_path, LIKWID_EVENTS.partition("\n")[2]) == (
         "bad:1: got a line of LIKWID's timeline without a header, expected before it the line that likwid-perfctr "
         "writes, `# GID|EventCount|CpuCount|Total runtime [s]|...` with the names of the events (MetricsCount for "

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import lzma
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 
+from measure.foreign.errors import TraceFileError
 from measure.foreign.formats import read_trace
-from measure.foreign.trace import TraceFileError
 
 CSV = '"a","b"\r\n1,2\r\n3,4\r\n'
 
@@ -37,11 +43,11 @@ def test_text_with_a_byte_order_mark_is_read(tmp_path: Path, encoding: str) -> N
 def test_text_in_another_encoding_says_how_to_convert_it(tmp_path: Path) -> None:
     assert refused(tmp_path, CSV.encode("utf-16-le")) == (
         "bad:1: got a NUL byte, expected text: if it is UTF-16 without a byte order mark, convert it: "
-        "`iconv -f UTF-16LE -t UTF-8 bad > converted`"
+        "`iconv -f UTF-16LE -t UTF-8 < bad > converted`"
     )
     assert refused(tmp_path, "a,power [µW]\n1,2\n".encode("cp1252")) == (
         "bad is neither text (byte 9 is no UTF-8) nor Parquet: expected a trace of a known format; if it is text in "
-        "another encoding, convert it: `iconv -f WINDOWS-1252 -t UTF-8 bad > converted`"
+        "another encoding, convert it: `iconv -f WINDOWS-1252 -t UTF-8 < bad > converted`"
     )
     assert "is no UTF-16-LE) nor Parquet" in refused(tmp_path, CSV.encode("utf-16")[:-1])
 
@@ -79,7 +85,12 @@ def test_a_table_with_decimal_commas_says_how_to_convert_it(tmp_path: Path) -> N
         ", expected a number with a decimal point, without separators of thousands: export the table so; where fields "
         "are separated by semicolons or tabs and commas are decimal commas, `tr , . < bad > converted` does it"
     )
-    assert refused(tmp_path, "time;a;b\n0,1;2;3\n0,2;12,5;3\n") == f"bad:3: column 'a': got '12,5'{advice}"
+    assert refused(tmp_path, "time;a;b\n0.1;2;3\n0.2;12,5;3\n") == f"bad:3: column 'a': got '12,5'{advice}"
+    assert refused(tmp_path, "time;a;b\n1;2;3\n1,5;12;3\n") == f"bad:3: column 'time': got '1,5'{advice}"
+    for number in ("1.234.567", "1.234,5"):
+        assert refused(tmp_path, f"a;b\n1;{number}\n") == f"bad:2: column 'b': got '{number}'{advice}"
+    packed = refused(tmp_path, gzip.compress(b"a;b\n1;1,5\n"))
+    assert "`gzip -dc bad | tr , . > converted` does it" in packed
     assert refused(tmp_path, 'a,b\n1,"1,234,567"\n') == f"bad:2: column 'b': got '1,234,567'{advice}"
 
 
@@ -97,3 +108,39 @@ def test_perf_without_intervals_is_to_be_recorded_with_them(tmp_path: Path, sepa
             "bad: got perf's counts of a whole run, expected those of each interval: add `-I 10` to `perf stat`, for "
             "intervals of 10 ms"
         )
+
+
+def zstandard(content: bytes) -> bytes:
+    packed: bytes = pa.compress(content, "zstd", asbytes=True)
+    return packed
+
+
+PACKED = [gzip.compress, bz2.compress, lzma.compress, zstandard]
+
+
+@pytest.mark.parametrize("pack", PACKED)
+def test_compressed_files_are_read(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+    """A gzip'd CSV was said to be text in another encoding."""
+    path = tmp_path / "trace"
+    pd.DataFrame({"a": [1, 3], "b": [2, 4]}).to_parquet(path)
+    likwid = b"# GID|EventCount|CpuCount|Total runtime [s]|a|b\n1 2 1 0.1 1 2\n1 2 1 0.2 3 4\n"
+    for content, format in ((CSV.encode(), "csv"), (path.read_bytes(), "parquet"), (likwid, "likwid")):
+        path.write_bytes(pack(content))
+        trace = read_trace(path)
+        assert (trace.format, trace.metrics) == (format, ("a", "b"))
+        np.testing.assert_array_equal(trace.values, [[1, 2], [3, 4]])
+
+
+@pytest.mark.parametrize("pack", PACKED)
+def test_compressed_files_that_are_cut_off_are_refused(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+    packed = pack(CSV.encode() * 20)
+    for damaged in (packed[:-9], packed[: len(packed) // 2]):
+        assert refused(tmp_path, damaged).startswith("bad: got compressed data that are cut off or corrupt (")
+
+
+def test_archives_are_refused_with_what_they_are(tmp_path: Path) -> None:
+    assert refused(tmp_path, b"PK\x03\x04" + bytes(30)) == (
+        "bad is a ZIP archive or a spreadsheet, expected a trace of a known format: unpack it, or export the "
+        "spreadsheet as CSV"
+    )
+    assert "bad is the samples of `perf record`, expected a trace" in refused(tmp_path, b"PERFILE2" + bytes(99))

@@ -15,9 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import measure
+from measure.foreign.errors import TraceFileError
 from measure.foreign.formats import read_trace
 from measure.foreign.gather import gather
-from measure.foreign.trace import ForeignTrace, TraceFileError
+from measure.foreign.trace import ForeignTrace
 
 Read = Callable[[dict[str, Sequence[Any]]], tuple[str, ...]]
 """Takes columns to the warnings on them."""

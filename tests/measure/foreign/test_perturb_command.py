@@ -194,6 +194,25 @@ def test_errors_have_status_2_and_leave_nothing(tmp_path: Path) -> None:
     assert "unexpected extra argument" in result.output
 
 
+def test_the_name_of_a_variant_holds_for_the_files_that_follow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It held for the first file only, so that `--run heavy=r0.csv r1.csv` made two variants."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "odd=name.csv").touch()
+
+    def runs(*arguments: str) -> tuple[str, ...]:
+        given: tuple[str, ...] = perturb.make_context("perturb", ["--baseline", "b=0.csv", *arguments]).params["runs"]
+        return given
+
+    assert runs("--run", "heavy=r0.csv", "r1.csv") == ("heavy=r0.csv", "heavy=r1.csv")
+    assert runs("--run=heavy=r0.csv", "r1.csv", "light=s0.csv", "s1.csv", "--seed", "2", "--run", "t.csv") == (
+        "heavy=r0.csv", "heavy=r1.csv", "light=s0.csv", "light=s1.csv", "t.csv",
+    )  # fmt: skip
+    assert runs("--run", "r0.csv", "heavy=r1.csv", "odd=name.csv", "d=1/r2.csv") == (
+        "r0.csv", "heavy=r1.csv", "heavy=odd=name.csv", "d=1/r2.csv",
+    )  # fmt: skip
+    assert runs("--run", "heavy=dir/r*.csv", "--no-align", "--run", "r.csv") == ("heavy=dir/r*.csv", "r.csv")
+
+
 @pytest.mark.slow
 def test_verdicts_equal_those_of_a_campaign_on_its_own_traces(tmp_path: Path) -> None:
     """A campaign on the fake target, whose variant *perturbing* perturbs; then its Parquet files, as foreign ones."""
