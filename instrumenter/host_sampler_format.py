@@ -10,17 +10,20 @@ from numpy.typing import NDArray
 
 from instrumenter.errors import InstrumenterError
 
-MAGIC = b"MSRHST2\n"
-_HEADER_BYTES = len(MAGIC) + 8
-_FIXED = 7
+MAGIC = b"MSRHST3\n"
+_HEADER_BYTES = len(MAGIC) + 16
+_FIXED = 10
 
 
 @dataclass(frozen=True)
 class HostRecords:
     """The records of a run, all int64. Of each record, ``(n,)``: ``ticks`` of the time-stamp counter, processor time
     ``time_ns``, number of the ``processor``; totals at its end, ``(n,)``: context ``switches``, ``enabled_ns`` and
-    ``running_ns`` of the counters, processes started ``forks``; ``events`` of each record ``(n, e)``; ``software``
-    totals ``(n, s)``."""
+    ``running_ns`` of the counters, processes started ``forks``, processor time of other threads ``other_threads_ns``
+    and of processes that this one waited for ``children_ns``; of each record: processor time of the main thread, until
+    the sampler came, by its own clock ``main_thread_ns``; ``events`` of each record ``(n, e)``; ``software`` totals
+    ``(n, s)``.
+    ``complete``: whether the program ended in a way that the sampler saw, so that its last records are there."""
 
     ticks: NDArray[np.int64]
     time_ns: NDArray[np.int64]
@@ -29,8 +32,12 @@ class HostRecords:
     enabled_ns: NDArray[np.int64]
     running_ns: NDArray[np.int64]
     forks: NDArray[np.int64]
+    other_threads_ns: NDArray[np.int64]
+    children_ns: NDArray[np.int64]
+    main_thread_ns: NDArray[np.int64]
     events: NDArray[np.int64]
     software: NDArray[np.int64]
+    complete: bool
 
 
 def read_host_trace(data: bytes) -> HostRecords:
@@ -39,7 +46,7 @@ def read_host_trace(data: bytes) -> HostRecords:
         raise InstrumenterError(
             f"not a host's trace: got {len(data)} bytes beginning {data[:8]!r}, expected {MAGIC!r} and a header"
         )
-    n_columns, n_events = struct.unpack_from("=II", data, len(MAGIC))
+    n_columns, n_events, complete, _ = struct.unpack_from("=IIII", data, len(MAGIC))
     if not _FIXED + n_events <= n_columns <= 4096:
         raise InstrumenterError(f"corrupt host's trace: {n_columns} columns, of which {n_events} events")
     body = len(data) - _HEADER_BYTES
@@ -49,9 +56,9 @@ def read_host_trace(data: bytes) -> HostRecords:
             "the program was ended before it wrote the rest"
         )
     table = np.frombuffer(data, "=u8", offset=_HEADER_BYTES).reshape(-1, n_columns).astype(np.int64)
-    ticks, time_ns, switches, enabled, running, processor, forks = table[:, :_FIXED].T
+    ticks, time_ns, switches, enabled, running, processor, forks, threads, children, main_thread = table[:, :_FIXED].T
     last_event = _FIXED + n_events
     return HostRecords(
-        ticks, time_ns, processor, switches, enabled, running, forks,
-        table[:, _FIXED:last_event], table[:, last_event:],
+        ticks, time_ns, processor, switches, enabled, running, forks, threads, children, main_thread,
+        table[:, _FIXED:last_event], table[:, last_event:], bool(complete),
     )  # fmt: skip

@@ -17,11 +17,14 @@ the second run is uncertain."""
 SCHEMA_VERSION = 1
 HOST = "host"  # target of runs on the processor that the command itself runs on
 SWITCHES, MIGRATED, MULTIPLEXED = "host:context-switches", "host:migrated", "host:multiplexed"
-FORKS = "host:forks"
-RECORD_FLAGS = (SWITCHES, MIGRATED, MULTIPLEXED, FORKS)
+FORKS, LEFT = "host:forks", "host:left-processes"
+OTHER_THREADS, UNCOUNTED = "host:other-threads", "host:uncounted"
+RECORD_FLAGS = (SWITCHES, MIGRATED, MULTIPLEXED, FORKS, OTHER_THREADS, UNCOUNTED, LEFT)
 """Columns of a host's trace that say what disturbed a record: how often the thread lost the processor, whether it came
-to another one, the time for which events were not counted [ns], and how many processes the program had started by the
-record's end, whose events are in no record."""
+to another one, the time for which events were not counted [ns], how many processes the program had started by the
+record's end, whose events are in no record; processor time of threads other than the main one [ns], in which software
+metrics count and hardware metrics do not; that of the main thread between the end of counting and of the record [ns];
+and in all records how many processes still ran when the program had ended."""
 IntervalUnit = Literal["cycles", "instructions", "nanoseconds"]
 BOUNDARY_COLUMNS = ("begin_cycles", "end_cycles", "begin_instructions", "end_instructions")
 

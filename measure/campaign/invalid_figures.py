@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from measure.host.disturbances import forks, multiplexed
+from measure.host.disturbances import forks, multiplexed, other_threads, uncounted
 from measure.judging.controls import Controls
 from measure.runs.executor import Outcome
 from measure.runs.plan import Plan
@@ -14,8 +14,8 @@ def invalid_figures(plan: Plan, outcome: Outcome, controls: Controls | None) -> 
     records that are uneven, and controls that failed."""
     sentences: list[str] = []
     if plan.campaign.host is not None:
-        sentences += forks(outcome.runs)
-        sentences += multiplexed(outcome.runs)
+        for found in (other_threads, forks, uncounted, multiplexed):
+            sentences += found(outcome.runs)
     programs = [layouts[0] for layouts in (*plan.builds.values(), *plan.second_builds.values())]
     sentences += dict.fromkeys(f"{notice}." for one in programs for notice in one.notices)
     sentences += dict.fromkeys(f"A counter may miss events: {warning}" for one in programs for warning in one.warnings)

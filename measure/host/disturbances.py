@@ -6,7 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from measure.run_types import FORKS, MIGRATED, MULTIPLEXED, SWITCHES, Run
+from measure.run_types import FORKS, LEFT, MIGRATED, MULTIPLEXED, OTHER_THREADS, SWITCHES, UNCOUNTED, Run
+
+MOST_UNCOUNTED = 0.05
+"""Of a run's processor time; a busy virtual machine stops single records for long between their end and the sampler."""
 
 
 def disturbances(runs: Sequence[Run]) -> list[str]:
@@ -45,15 +48,58 @@ def _flagged(runs: Sequence[Run], flag: str) -> int:
     return sum(int(np.count_nonzero(run.trace.counts((flag,)))) for run in runs)
 
 
-def forks(runs: Sequence[Run]) -> list[str]:
-    """A sentence on programs that started processes, of which the sampler counts the first only; none if none did."""
-    forked = [int(most) for run in runs if (most := run.trace.counts((FORKS,)).max(initial=0))]
-    if not forked:
+def other_threads(runs: Sequence[Run]) -> list[str]:
+    """A sentence on programs whose records mix the software counts of several threads with the hardware counts of one;
+    none if other threads than the main one ran in no record."""
+    shares = [share for run in runs if (share := _share(run, OTHER_THREADS))]
+    if not shares:
         return []
     return [
-        f"The program started processes in {len(forked):,} of {len(runs):,} runs (at most {max(forked):,} in a run; "
-        f"column {FORKS} of the traces): hardware and software metrics are those of its first process, and what its "
-        "other processes did is in no record. The verdicts hold for the first process only: measure on an emulated "
-        "machine (`machine: FILE`, `sampling: {mode: ideal}`), which counts in all processes, or let the program work "
-        "in one."
+        f"Other threads than the main one ran in {len(shares):,} of {len(runs):,} runs (for up to {max(shares):.2%} of "
+        f"the main thread's time in a run; column {OTHER_THREADS} of the traces): software metrics count in all "
+        "threads, hardware metrics in the main thread only, so that correlations between them are of different work. "
+        "Measure on an emulated machine (`machine: FILE`, `sampling: {mode: ideal}`), which counts in all threads, or "
+        "let the program use one."
     ]
+
+
+def uncounted(runs: Sequence[Run]) -> list[str]:
+    """A sentence on runs in which the program went on for long after records had ended; none without such runs."""
+    shares = [share for run in runs if (share := _share(run, UNCOUNTED)) > MOST_UNCOUNTED]
+    if not shares:
+        return []
+    return [
+        f"In {len(shares):,} of {len(runs):,} runs the program went on after the counters had stopped at the end of an "
+        f"interval, for up to {max(shares):.0%} of a run's time (column {UNCOUNTED} of the traces, ns): it blocks "
+        "SIGPROF, the sampler's signal, or handles it itself. Software metrics counted in that time, hardware metrics "
+        "did not: let the program leave SIGPROF alone."
+    ]
+
+
+def _share(run: Run, time: str) -> float:
+    """Sum of the column ``time`` [ns] over the processor time of the run's records."""
+    of_records = int(run.trace.boundaries_cycles[-1] - run.trace.boundaries_cycles[0])
+    return float(run.trace.counts((time,)).sum() / max(1, of_records))
+
+
+def forks(runs: Sequence[Run]) -> list[str]:
+    """A sentence on programs that started processes, of which the sampler counts the first only, and one on those that
+    left processes; none if none did."""
+    forked = [int(most) for run in runs if (most := run.trace.counts((FORKS,)).max(initial=0))]
+    left = [int(most) for run in runs if (most := run.trace.counts((LEFT,)).max(initial=0))]
+    found = []
+    if forked:
+        found.append(
+            f"The program started processes in {len(forked):,} of {len(runs):,} runs (at most {max(forked):,} in a "
+            f"run; column {FORKS} of the traces): hardware and software metrics are those of its first process, and "
+            "what its other processes did is in no record. The verdicts hold for the first process only: measure on "
+            "an emulated machine (`machine: FILE`, `sampling: {mode: ideal}`), which counts in all processes, or let "
+            "the program work in one."
+        )
+    if left:
+        found.append(
+            f"The program left processes that still ran when its first one had ended in {len(left):,} of {len(runs):,} "
+            f"runs (at most {max(left):,} in a run; column {LEFT} of the traces): they were ended, so that they do not "
+            "disturb later runs, and what they did is in no record."
+        )
+    return found

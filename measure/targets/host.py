@@ -7,16 +7,16 @@ randomisation of addresses is off. Pages, caches and interrupts are as they come
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
+import json
 import os
-import resource
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,9 @@ from numpy.typing import NDArray
 from instrumenter.errors import InstrumenterError
 from instrumenter.host_sampler_format import HostRecords, read_host_trace
 from measure.errors import FewRecordsError, RunError, ended_with
+from measure.host import supervisor
 from measure.host.description import HostDescription, parse_host
+from measure.host.disturbances import MOST_UNCOUNTED
 from measure.host.metrics import MIGRATIONS, PROCESSOR_TIME, SWITCHES, TICKS, events_of
 from measure.host.processor import SAME_ADDRESSES
 from measure.perturbation.analysis_types import FEWEST_RECORDS
@@ -33,7 +35,8 @@ from measure.targets.program_file import program_of
 
 _PAGE_BYTES = 4096
 _TAIL_BYTES = 400
-_LONGER_ELSEWHERE = 1.25  # processor time of all threads and children over that of the main thread
+_DELIVERY_NS = 100_000  # from the end of counting to the sampler: some microseconds, in virtual machines up to this
+_MOST_ELSEWHERE = 0.25  # processor time that is in no record, over that of the records
 
 
 class HostTarget:
@@ -45,21 +48,17 @@ class HostTarget:
         host = parse_host(spec.machine)
         with tempfile.TemporaryDirectory(prefix="measure-") as name:
             folder = Path(name)
-            output, used_seconds = _run_program(spec, host, folder)
+            output, left = _run_program(spec, host, folder)
             try:
                 records = read_host_trace((folder / "trace").read_bytes())
             except (OSError, InstrumenterError) as error:
                 raise RunError(f"the program left no trace: {error}") from None
-        trace, instructions, time_ns = _trace_of(records, spec)
+        _check_complete(records, spec)
+        trace, instructions, time_ns = _trace_of(records, spec, left)
         if trace.n_records < FEWEST_RECORDS:
             raise FewRecordsError(
                 f"the run has only {trace.n_records} records of {spec.interval / 1e6:g} ms, expected at least "
                 f"{FEWEST_RECORDS}: sample at a shorter interval or give the program more work"
-            )
-        if used_seconds * 1e9 > _LONGER_ELSEWHERE * time_ns + 2e8:
-            raise RunError(
-                f"the program's main thread ran for {time_ns / 1e9:.2f} s, all its threads and processes for "
-                f"{used_seconds:.2f} s: the sampler counts the main thread only; let the program use one thread"
             )
         return Run(spec, trace, instructions, time_ns, time.perf_counter() - started, output)
 
@@ -67,8 +66,8 @@ class HostTarget:
         """Does nothing."""
 
 
-def _run_program(spec: RunSpec, host: HostDescription, folder: Path) -> tuple[str, float]:
-    """Run the program in ``folder``; the end of its output, and its processor time with that of its children [s].
+def _run_program(spec: RunSpec, host: HostDescription, folder: Path) -> tuple[str, int]:
+    """Run the program in ``folder``; the end of its output, and how many processes that it left had to be ended.
 
     Raises `RunError` when it fails.
     """
@@ -78,50 +77,86 @@ def _run_program(spec: RunSpec, host: HostDescription, folder: Path) -> tuple[st
     program.chmod(0o700)
     work.mkdir()
     _lay_out_files(spec, work)
-    environment = _environment(spec, host, folder / "trace")
-    with (
-        open(spec.stdin or os.devnull, "rb") as stdin,
-        (folder / "stdout").open("w+b") as stdout,
-        (folder / "stderr").open("w+b") as stderr,
-    ):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        process = subprocess.Popen(
-            [str(program), *spec.arguments], cwd=work, env=environment, stdin=stdin, stdout=stdout, stderr=stderr,
-            start_new_session=True, preexec_fn=_Placement(host.processor),
-        )  # fmt: skip
+    for output in ("stdout", "stderr"):
+        (folder / output).touch()
+    ended = _supervised(
+        {
+            "arguments": [str(program), *spec.arguments], "environment": _environment(spec, host, folder / "trace"),
+            "directory": str(work), "stdin": str(Path(spec.stdin or os.devnull).absolute()),
+            "stdout": str(folder / "stdout"), "stderr": str(folder / "stderr"), "processor": host.processor,
+            "personality": SAME_ADDRESSES, "limit_seconds": spec.limit_seconds,
+        },
+        folder / "supervisor",
+    )  # fmt: skip
+    status, left, remaining = ended["status"], ended["left"], ended["remaining"]
+    if remaining:
+        raise RunError(
+            f"{remaining} processes that the program started cannot be ended, and share the processor with what runs "
+            "next: end them, and let the program start none as another user"
+        )
+    if status is None:
+        raise RunError(
+            f"the program still ran after {spec.limit_seconds:g} s: raise limits.seconds or give it less work"
+        )
+    if status != spec.exit_status:
+        told = _failure(status, spec.exit_status, _tail(folder / "stderr"))
+        raise RunError(told, program_status=status if status >= 0 else None)
+    return _tail(folder / "stdout"), left
+
+
+def _supervised(task: dict[str, Any], errors: Path) -> dict[str, Any]:
+    """The answer of `measure.host.supervisor` to ``task``; ``errors``: a new file for what it says when it fails.
+
+    The supervisor ends all processes of the run when this one is interrupted or ends. Raises `RunError` without answer.
+    """
+    command = [sys.executable, "-I", "-S", supervisor.__file__]
+    with errors.open("wb") as stderr, subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, start_new_session=True
+    ) as process:  # fmt: skip
+        assert process.stdin is not None
+        assert process.stdout is not None
         try:
-            process.wait(spec.limit_seconds)
-        except subprocess.TimeoutExpired:
-            raise RunError(
-                f"the program still ran after {spec.limit_seconds:g} s: raise limits.seconds or give it less work"
-            ) from None
+            process.stdin.write(json.dumps(task).encode() + b"\n")
+            process.stdin.flush()
+            answer = process.stdout.read()
         finally:
-            _end_session(process)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    if process.returncode != spec.exit_status:
-        told = _failure(process.returncode, spec.exit_status, _tail(folder / "stderr"))
-        raise RunError(told, program_status=process.returncode if process.returncode >= 0 else None)
-    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return _tail(folder / "stdout"), used
+            process.stdin.close()
+            process.wait()
+    if process.returncode or not answer:
+        raise RunError(f"the program's supervisor {ended_with(process.returncode, 0)}: {_tail(errors)}")
+    return dict(json.loads(answer))
 
 
-class _Placement:
-    """Called in the new process: puts it on one processor, and switches randomised addresses off."""
+def _check_complete(records: HostRecords, spec: RunSpec) -> None:
+    """Check that the records hold most of what the program did. Raises `RunError`."""
+    if not records.complete or not len(records.time_ns):
+        raise RunError(
+            "the program ended without the sampler in it, which writes the last records: it replaced itself by another "
+            "program (exec), or left by a system call of its own. Expected an end by return from main, exit or _exit"
+        )
+    uncounted_ns = _uncounted_ns(records)
+    time_ns = int(records.main_thread_ns.sum() - uncounted_ns.sum())
+    elsewhere = {
+        "other threads": int(records.other_threads_ns[-1]),
+        "processes that it started": int(records.children_ns[-1]),
+        "its main thread while it blocked SIGPROF, the sampler's signal, or handled it itself": int(uncounted_ns.sum()),
+    }
+    ends_uncounted = uncounted_ns[-1] > MOST_UNCOUNTED * time_ns
+    if ends_uncounted or sum(elsewhere.values()) > _MOST_ELSEWHERE * time_ns:
+        parts = [f"{ns / 1e9:.3f} s of {what}" for what, ns in elsewhere.items() if ns > 0.01 * time_ns]
+        most = f"at most {_MOST_ELSEWHERE:.0%} of that time elsewhere"
+        expected = "records until the program ends" if ends_uncounted else most
+        raise RunError(
+            f"the program's records hold {time_ns / 1e9:.3f} s of its main thread, and not {', '.join(parts)}; "
+            f"expected {expected}: the sampler counts the main thread only. Let the program work in one thread and "
+            "leave SIGPROF alone, or measure on an emulated machine"
+        )
 
-    def __init__(self, processor: int) -> None:
-        self._processor = processor
-        self._library = ctypes.CDLL(None)  # loaded before the fork
 
-    def __call__(self) -> None:
-        os.sched_setaffinity(0, {self._processor})
-        self._library.personality(ctypes.c_ulong(SAME_ADDRESSES))
-
-
-def _end_session(process: subprocess.Popen[bytes]) -> None:
-    """End what the program has started and left, and the program itself if it runs."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+def _uncounted_ns(records: HostRecords) -> NDArray[np.int64]:
+    """Processor time of the main thread that a record has and its hardware counts do not, beyond what it takes to stop
+    the program, (n,)."""
+    return np.maximum(records.main_thread_ns - records.time_ns - _DELIVERY_NS, 0)
 
 
 def _environment(spec: RunSpec, host: HostDescription, trace: Path) -> dict[str, str]:
@@ -135,8 +170,8 @@ def _environment(spec: RunSpec, host: HostDescription, trace: Path) -> dict[str,
     events = [f"{event.type}:{event.config}" for event in events_of(spec.hardware_metrics)]
     first = max(1, round(spec.interval * (phase if noise.timer_phase else 1.0)))
     heap_bytes = _PAGE_BYTES * heap * noise.heap_offset
-    starter = f"{os.getpid():#010x}"  # of one length, as that of the environment moves the stack
-    settings = [trace, first, spec.interval, heap_bytes, int(host.without_kernel), starter, *events]
+    # The supervisor puts the number of the program's process in.
+    settings = [trace, first, spec.interval, heap_bytes, int(host.without_kernel), "{process}", *events]
     length = 16 * stack * noise.stack_offset + padding * noise.environment_size
     return {"MEASURE_HOST": " ".join(map(str, settings)), "MEASURE_PADDING": "x" * length}
 
@@ -158,9 +193,9 @@ def _lay_out_files(spec: RunSpec, work: Path) -> None:
         shutil.copyfile(source, place)
 
 
-def _trace_of(records: HostRecords, spec: RunSpec) -> tuple[Trace, int, int]:
+def _trace_of(records: HostRecords, spec: RunSpec, left: int) -> tuple[Trace, int, int]:
     """The trace without the first and the last record, which are no whole intervals; instructions of the whole program,
-    0 if they are not counted, and its processor time [ns]."""
+    0 if they are not counted, and its processor time [ns]. ``left``: processes that it left."""
     counted = iter(records.events.T)
     switches = np.diff(records.switches, prepend=records.switches[:1])
     migrated = (np.diff(records.processor, prepend=records.processor[:1]) != 0).astype(np.int64)
@@ -174,7 +209,10 @@ def _trace_of(records: HostRecords, spec: RunSpec) -> tuple[Trace, int, int]:
     software = np.diff(records.software, axis=0, prepend=0)
     whole = slice(1, max(1, n - 1))
     hardware = np.column_stack([columns[name] for name in spec.hardware_metrics])
-    flags = np.column_stack([switches, migrated, not_running, records.forks])
+    other_threads = np.diff(records.other_threads_ns, prepend=0)
+    flags = np.column_stack(
+        [switches, migrated, not_running, records.forks, other_threads, _uncounted_ns(records), np.full(n, left)]
+    )
     trace = spec.trace(
         np.cumsum(records.time_ns)[: max(1, n - 1)], np.cumsum(instructions)[: max(1, n - 1)],
         hardware=hardware[whole], software=software[whole], extra=flags[whole],
@@ -187,6 +225,11 @@ def _failure(status: int, expected: int, words: str) -> str:
     last = f"; its last words on stderr: {words}" if words else ""
     if status < 0:
         lost = " before the sampler in it could write its last records" if expected == 128 - status else ""
+        if -status == signal.SIGPROF:
+            lost = (
+                ", the signal by which the sampler in it takes records: the program replaced itself by exec, or took "
+                "the sampler's handler of SIGPROF away. Expected a program that does neither, or an emulated machine"
+            )
         return f"the program was ended by {signal.Signals(-status).name}{lost}{last}"
     return f"the program {ended_with(status, expected)}{last}"
 

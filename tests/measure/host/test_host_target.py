@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,31 +13,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from instrumenter.building.generated_sources import preprocess_all
-from instrumenter.building.program_build import HostSamplerConfig, Recipe
-from instrumenter.building.toolchain import HOST_TARGET, Toolchain
 from instrumenter.errors import InstrumenterError
 from instrumenter.host_sampler_format import MAGIC, read_host_trace
-from instrumenter.spec.software_metrics import MetricSpec
 from measure.errors import RunError
 from measure.host.description import host_text, identity_of, parse_host
 from measure.host.disturbances import disturbances, forks, multiplexed
 from measure.host.metrics import why_not
 from measure.host.processor import can_fix_addresses
 from measure.run_types import (
-    BASELINE,
     FORKS,
-    HOST,
+    LEFT,
     MIGRATED,
     MULTIPLEXED,
+    OTHER_THREADS,
     RECORD_FLAGS,
     SWITCHES,
-    CounterPlace,
-    RunNoise,
+    UNCOUNTED,
     RunSpec,
 )
 from measure.targets import host as host_target
 from measure.targets.host import HostTarget
+from tests.measure.host.host_spec import host_spec
 
 PROGRAM = r"""
 #define _GNU_SOURCE
@@ -58,7 +55,7 @@ int main(int argc, char **argv)
     const char *what = argc > 1 ? argv[1] : "";
     if (!strcmp(what, "fail")) { fprintf(stderr, "no luck\n"); return 3; }
     if (!strcmp(what, "crash")) *(volatile int *)0 = 1;
-    if (!strcmp(what, "child")) { if (fork() == 0) { work(3000000000L); exit(0); } work(500000000); wait(0); return 0; }
+    if (!strcmp(what, "child")) { if (fork() == 0) { work(150000000); exit(0); } work(25000000); wait(0); return 0; }
     if (!strcmp(what, "read")) { FILE *file = fopen("data/in.txt", "r"); if (!file || fgetc(file) != 'x') return 4; }
     if (!strcmp(what, "short")) { work(1000); return 0; }
     if (!strcmp(what, "forks"))
@@ -103,23 +100,7 @@ pytestmark = pytest.mark.skipif(bool(why_not("page-faults")), reason=f"here {why
 
 @pytest.fixture(scope="module")
 def spec(tmp_path_factory: pytest.TempPathFactory) -> RunSpec:
-    source = tmp_path_factory.mktemp("host") / "program.c"
-    source.write_text(PROGRAM)
-    toolchain = Toolchain(HOST_TARGET)
-    recipe = Recipe(
-        preprocess_all([source], ["-O1"], toolchain), ("-O1",), (), HostSamplerConfig(), target=HOST_TARGET,
-        relinkable=True,
-    )  # fmt: skip
-    build = recipe.build({"rounds": MetricSpec.model_validate({"event": "entry", "function": "work"})})
-    at = build.counters["rounds"]
-    return RunSpec(
-        variant=BASELINE, replicate=0, seed=1, build_key=build.key, binary=str(build.elf_path), arguments=(),
-        stdin=None, files=(), machine=host_text(None), machine_name="host",
-        hardware_metrics=("page-faults", "tsc", "task-clock"),
-        counters=(CounterPlace("rounds", at.symbol, at.offset_bytes),), sampling_mode="signal", interval=1_000_000,
-        interval_unit="nanoseconds", noise=RunNoise("each run", True, True, True), target=HOST,
-        extra_columns=RECORD_FLAGS, layout_seed=7, limit_seconds=60.0,
-    )  # fmt: skip
+    return host_spec(tmp_path_factory.mktemp("host"), PROGRAM)
 
 
 def test_a_program_runs_and_leaves_a_trace(spec: RunSpec) -> None:
@@ -204,24 +185,26 @@ def test_the_machine_is_named_in_the_spec() -> None:
         host_text(4096)
 
 
-def trace_file(records: list[list[int]], n_events: int) -> bytes:
+def trace_file(records: Sequence[Sequence[int]], n_events: int, complete: int = 1) -> bytes:
     """A file as the sampler writes it."""
     table = np.array(records, np.uint64)
-    return MAGIC + struct.pack("=II", table.shape[1], n_events) + table.tobytes()
+    return MAGIC + struct.pack("=IIII", table.shape[1], n_events, complete, 0) + table.tobytes()
 
 
 def test_a_processor_with_counters(spec: RunSpec, monkeypatch: pytest.MonkeyPatch) -> None:
     """A trace with counters, which this machine may not have: two events, in the campaign's order."""
     n = 40
     records = [
-        # ticks, time, switches so far, enabled, running, processor, forks, instructions, cycles, calls so far
-        [3000, 1_000_000, k // 10, k * 1000, k * 1000 - 300 * (k >= 20), k >= 30, 0, 5000 + k, 2000 - k, 7 * (k + 1)]
+        # ticks, time, switches so far, enabled, running, processor, forks, times of other threads, of processes and
+        # of the main thread, instructions, cycles, calls so far
+        [3000, 1_000_000, k // 10, k * 1000, k * 1000 - 300 * (k >= 20), k >= 30, 0, *later]
         for k in range(n)
+        for later in [(9 * k, 0, 1_004_000 + 200_000 * (k == 5), 5000 + k, 2000 - k, 7 * (k + 1))]
     ]
 
-    def run_program(spec: RunSpec, host: object, folder: Path) -> tuple[str, float]:
+    def run_program(spec: RunSpec, host: object, folder: Path) -> tuple[str, int]:
         (folder / "trace").write_bytes(trace_file(records, 2))
-        return "recorded", n * 1e-3
+        return "recorded", 2
 
     monkeypatch.setattr(host_target, "_run_program", run_program)
     given = replace(spec, hardware_metrics=("PAPI_TOT_INS", "tsc", "PAPI_TOT_CYC", "context-switches"))
@@ -235,6 +218,9 @@ def test_a_processor_with_counters(spec: RunSpec, monkeypatch: pytest.MonkeyPatc
     assert table[SWITCHES].sum() == 3
     assert table[MIGRATED].sum() == 1
     assert table[MULTIPLEXED].tolist() == [300 * (k == 20) for k in range(1, n - 1)]
+    assert table[OTHER_THREADS].tolist() == [9] * (n - 2)
+    assert table[UNCOUNTED].tolist() == [104_000 * (k == 5) for k in range(1, n - 1)]
+    assert table[LEFT].tolist() == [2] * (n - 2)
     assert run.total_instructions == sum(5000 + k for k in range(n))
     assert np.diff(run.trace.boundaries_instructions).tolist() == table["PAPI_TOT_INS"].tolist()
     told = " ".join(disturbances([run]))
@@ -243,7 +229,7 @@ def test_a_processor_with_counters(spec: RunSpec, monkeypatch: pytest.MonkeyPatc
     (partial,) = multiplexed([run])
     assert partial.startswith("In 1 of 38 records the events were counted for a part of the time")
     assert disturbances([]) == multiplexed([]) == []
-    assert forks([run]) == []
+    assert len(forks([run])) == 1
 
 
 def test_forks_are_told(spec: RunSpec) -> None:
@@ -268,7 +254,7 @@ def test_processes_are_counted_however_they_are_started(spec: RunSpec) -> None:
 
 @given(st.binary(max_size=80))
 def test_damaged_traces_are_refused(data: bytes) -> None:
-    whole = trace_file([[1] * 9, [2] * 9], 1)
+    whole = trace_file([[1] * 12, [2] * 12], 1)
     for damaged in (data, whole[:-3], MAGIC + data):
         try:
             records = read_host_trace(damaged)
@@ -278,3 +264,4 @@ def test_damaged_traces_are_refused(data: bytes) -> None:
     with pytest.raises(InstrumenterError, match="is cut"):
         read_host_trace(whole[:-3])
     assert read_host_trace(whole).time_ns.tolist() == [1, 2]
+    assert [read_host_trace(trace_file([[1] * 12], 1, complete)).complete for complete in (0, 1)] == [False, True]
