@@ -89,31 +89,50 @@ def load_results(directory: Path, *, baselines_suffice: bool = False) -> Results
 
 
 def load_all(directories: Sequence[Path]) -> Results:
-    """The runs of several directories; baselines are those of the first, other compared get their directory's name.
+    """The runs of several directories; baselines are those of the first, variants of the others begin with the label of
+    their directory (`labels`).
 
     Baselines of the other directories become runs: they may have hardware metrics that the first's lack; none of
-    several directories needs runs with software metrics. Raises `ArgumentError` without a directory, and
-    `CampaignError` and `MergeError` as `load_results`.
+    several directories needs runs with software metrics. Raises `ArgumentError` without a directory and for one that
+    is given twice, and `CampaignError` and `MergeError` as `load_results`.
     """
     if not directories:
         raise ArgumentError("results: got no directory, expected at least one that `measure run` left")
+    label_of = labels(directories)
     several = len(directories) > 1
     first, *others = [load_results(directory, baselines_suffice=several) for directory in directories]
     runs, warnings, verdicts = list(first.runs), list(first.warnings), dict(first.verdicts)
-    for directory, results in zip(directories[1:], others, strict=True):
+    for directory, label, results in zip(directories[1:], label_of[1:], others, strict=True):
         if results.clock_hz != first.clock_hz:
             raise MergeError(
                 f"{directory} is of a machine of {results.clock_hz:,} Hz, {directories[0]} of {first.clock_hz:,} Hz: "
                 "expected runs of one machine"
             )
-        place = directory.resolve().name
         for run in (*results.baselines, *results.runs):
-            runs.append(replace(run, spec=replace(run.spec, variant=f"{place}:{run.spec.variant}")))
-        verdicts |= {f"{place}:{variant}": verdict for variant, verdict in results.verdicts.items()}
+            runs.append(replace(run, spec=replace(run.spec, variant=f"{label}:{run.spec.variant}")))
+        verdicts |= {f"{label}:{variant}": verdict for variant, verdict in results.verdicts.items()}
         warnings += results.warnings
     return Results(
         first.baselines, tuple(runs), first.clock_hz, tuple(warnings), verdicts, first.curve, first.alignment
     )
+
+
+def labels(directories: Sequence[Path]) -> tuple[str, ...]:
+    """For each directory the shortest end of its path that no other one's path ends with: `s`, or `x/s` beside `y/s`.
+
+    Raises `ArgumentError` for a directory that is given twice.
+    """
+    parts = [directory.resolve().parts for directory in directories]
+    twice = next((directory for n, directory in enumerate(directories) if parts[n] in parts[:n]), None)
+    if twice is not None:
+        raise ArgumentError(f"results: got {twice} twice, expected directories of different results")
+
+    def shortest(own: tuple[str, ...]) -> str:
+        ends = (own[-length:] for length in range(1, len(own)))
+        alone = (end for end in ends if sum(other[-len(end) :] == end for other in parts) == 1)
+        return "/".join(next(alone, own)).replace("//", "/")
+
+    return tuple(map(shortest, parts))
 
 
 def _verdicts(directory: Path) -> dict[str, str]:

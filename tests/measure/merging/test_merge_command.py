@@ -12,7 +12,7 @@ from markupsafe import escape
 
 from measure.cli import _Commands
 from measure.merging.cli import merge
-from measure.merging.command import load_results
+from measure.merging.command import labels, load_results
 from measure.runs.executor import Outcome, execute_plan
 from tests.measure.demo_program import source_file
 from tests.measure.report.page_structure import csv_in, figures_without_caption_or_data, problems
@@ -215,6 +215,42 @@ def test_several_directories_bring_their_hardware_metrics(results: Path, tmp_pat
         f"more:{run.spec.variant}/{run.spec.replicate}": run.trace.columns(("PAPI_L1_DCM",)).sum() for run in other
     }
     assert table["PAPI_L1_DCM"].sum() == totals[source]
+
+
+def test_directories_of_one_last_name_keep_their_verdicts_and_columns(results: Path, tmp_path: Path) -> None:
+    """The verdict on the variant of one directory stood beside the metric of the other, and a column was lost."""
+    for folder, metric, verdict in (("x", "steps", "perturbed"), ("y", "walks", "equivalent")):
+        (tmp_path / folder).mkdir()
+        text = CAMPAIGN.replace("rounds", metric).replace("{light: [steps], other: [calls]}", "{v: [steps]}")
+        text = text.replace("{light: [walks], other: [calls]}", "{v: [walks]}")
+        make_results(tmp_path / folder, text, "s")
+        verdicts = {"schema": 2, "variants": {"v": {"verdict": verdict}}}
+        (tmp_path / folder / "s/summary.json").write_text(json.dumps(verdicts))
+    done = measure(results, tmp_path / "x/s", tmp_path / "y/s", "--out", tmp_path / "m.csv")
+    assert done.exit_code == 0, done.output
+    about = json.loads((tmp_path / "m.metadata.json").read_text())["metrics"]
+    told = {metric: (about[metric]["run"][:-1], about[metric]["verdict"]) for metric in ("steps", "walks")}
+    assert told == {"steps": ("x/s:v/", "perturbed"), "walks": ("y/s:v/", "equivalent")}
+    columns = list(pd.read_csv(tmp_path / "m.csv").columns)
+    assert {f"records:{about[metric]['run']}" for metric in ("steps", "walks")} <= set(columns)
+    twice = measure(results, tmp_path / "x/s", tmp_path / "x/../x/s")
+    assert twice.exit_code == 2
+    assert "/x/../x/s twice, expected directories of different results" in twice.output.replace("\n", "")
+
+
+@pytest.mark.parametrize(
+    ("directories", "expected"),
+    [
+        (["/r/a"], ["a"]),
+        (["/r/a", "/r/b", "/q/c"], ["a", "b", "c"]),
+        (["/r/x/s", "/r/y/s", "/r/t"], ["x/s", "y/s", "t"]),
+        (["/s", "/r/s", "/q/r/s"], ["/s", "/r/s", "q/r/s"]),
+    ],
+)
+def test_the_label_of_a_directory_is_the_shortest_end_that_no_other_has(
+    directories: list[str], expected: list[str]
+) -> None:
+    assert labels([Path(one) for one in directories]) == tuple(expected)
 
 
 def test_a_directory_of_baselines_alone_brings_its_hardware_metrics(results: Path, tmp_path: Path) -> None:
