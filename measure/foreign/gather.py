@@ -16,7 +16,7 @@ from measure.foreign.copies import copies
 from measure.foreign.formats import read_trace
 from measure.foreign.trace import ForeignTrace, TraceFileError
 from measure.perturbation.analysis_types import FEWEST_RECORDS
-from measure.perturbation.wording import counted
+from measure.perturbation.wording import counted, unlike_records
 from measure.run_types import BASELINE
 
 DEFAULT_VARIANT = "instrumented"
@@ -284,10 +284,7 @@ def _warn_of_interval_lengths(everything: Sequence[ForeignTrace], warnings: dict
     if len(others) > 1:
         odd = (*odd, *others.values())
     if odd:
-        lengths = ", ".join(f"{trace.interval} in {trace.path.name}" for trace in odd)
-        warnings[
-            f"Records are not of one length ({lengths}): this alone changes correlations; sample all runs alike."
-        ] = None
+        warnings[unlike_records([f"{trace.interval} in {trace.path.name}" for trace in odd])] = None
 
 
 def _add_file_warnings(everything: Sequence[ForeignTrace], warnings: dict[str, None]) -> None:

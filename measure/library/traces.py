@@ -93,8 +93,11 @@ def merge(
     ranks, which single spikes do not dominate; ``step_penalty``, ``band``: of the alignment, by default the campaign's,
     for which its verdicts across runs hold.
 
-    The frame's ``attrs`` have each metric's run, total and quality of alignment, and ``warnings``. Raises
-    `MeasureError` for runs that do not belong together.
+    Of several directories, variants of all but the first begin with their directory: the shortest end of its path that
+    no other one has. The frame's ``attrs`` have each metric's run, total and quality of alignment, and ``warnings``,
+    which begin with what may make the whole trace wrong. Raises `MeasureError` for runs that do not belong together:
+    of different programs, of two versions of one, of other machines or inputs; and `ArgumentError` for a directory
+    that is given twice.
 
     ```python
     import measure
@@ -114,5 +117,6 @@ def merge(
     merged = merge_runs(
         loaded.baseline(baseline), loaded.runs, align=align_by, channels=channels, scale=scale,
         alignment=loaded.aligned_with(step_penalty, band), curve=loaded.curve, verdicts=loaded.verdicts,
+        notes=loaded.notes,
     )  # fmt: skip
     return merged.table()

@@ -41,7 +41,8 @@ def merge(directories: tuple[Path, ...], out: Path | None, kind: Any, baseline: 
     runs have is taken from a variant that changes nothing, if there is one, and from the run that aligns best. Warns of
     variants that perturb, and where an alignment stretched. With several directories, such as those of a partition
     whose hardware metrics did not fit into one run, the time base is a baseline of the first, and variants of the
-    others are named by their directory, too (mine-partition-2:VARIANT).
+    others are named by their directory, too (mine-partition-2:VARIANT). All must be of the same program on the same
+    input and machine.
 
     Beside the merged trace, under its name, is a page (merged.html): the metrics over time, where each comes from, and
     how the runs align.
@@ -70,7 +71,7 @@ def merge(directories: tuple[Path, ...], out: Path | None, kind: Any, baseline: 
     alignment = results.aligned_with(step_penalty, band)
     merged = merge_runs(
         results.baseline(baseline), results.runs, align=align, channels=channels or None, scale=scale,
-        alignment=alignment, curve=results.curve, verdicts=results.verdicts,
+        alignment=alignment, curve=results.curve, verdicts=results.verdicts, notes=results.notes,
     )  # fmt: skip
     check_other_merge(page_path, merged, path)
     write_merged(merged, path, chosen, results.clock_hz)

@@ -34,6 +34,7 @@ def save_plan(plan: Plan, directory: Path) -> None:
             "campaign": plan.campaign.model_dump(mode="json"),
             "machine_text": plan.machine_text,
             "clock_hz": plan.clock_hz,
+            "program_digest": plan.program_digest,
             "runs": [{"key": key, "spec": asdict(spec)} for key, spec in zip(plan.keys, plan.specs, strict=True)],
             "builds": _builds_as_json(plan.builds),
             "second_builds": _builds_as_json(plan.second_builds),
@@ -76,6 +77,7 @@ def load_plan(directory: Path) -> Plan:
             History.from_json(saved["history"]),
             tuple(saved["settings"]),
             _builds_from_json(saved["second_builds"]),
+            saved.get("program_digest", ""),  # plans of earlier versions have none
         )
     except (ValueError, KeyError, TypeError, ValidationError) as error:
         raise CampaignError(

@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 
 from measure.campaign.run_command import load_results
 from measure.cli import main
+from measure.runs.program_identity import different_programs
 from measure.stats.correlation import MOST_AT_CEILING, share_at_ceiling
 from measure.two_campaigns.change_test import ChangeTest, compare_changes, smallest_p
 from measure.two_campaigns.comparison import CampaignsCompared, _rho
-from measure.two_campaigns.design_facts import different_programs, differing_facts
+from measure.two_campaigns.design_facts import differing_facts, unlike_designs
 from measure.two_campaigns.page import _interval
 from measure.two_campaigns.variant_change import PairChange, SideVerdicts, VariantChange
 from tests.measure.demo_program import CAMPAIGN, PROGRAM
@@ -331,6 +332,8 @@ def test_other_metrics_take_a_row_each_and_another_program_is_told(results: Path
     kept, left_out = list(campaign.software_metrics)
     after = replace(
         before,
+        builds={},
+        program_digest="of another program",
         campaign=campaign.model_copy(
             update={
                 "software_metrics": {kept: campaign.software_metrics[kept]},
@@ -345,11 +348,41 @@ def test_other_metrics_take_a_row_each_and_another_program_is_told(results: Path
     assert not any("software_metrics" in name for name in facts)
     assert different_programs(before, before) is None
     assert different_programs(before, after) == ("demo.c", "lookup.c")
-    found = CampaignsCompared(
-        "a", "b", (), (), (), (), (), ("1 run is missing.",), 0.2, 0.05, programs=("demo.c", "lookup.c")
-    )
+    unlike = unlike_designs(before, after, ("a", "b"))
+    assert len(unlike) == 1
+    found = CampaignsCompared("a", "b", (), (), (), (), (), ("1 run is missing.",), 0.2, 0.05, unlike=unlike)
     assert found.findings[0].startswith("a measures demo.c, and b lookup.c: their relations differ without any")
     assert found.findings[1:] == ("1 run is missing.",)
+
+
+def test_what_alone_makes_relations_differ_is_said_first(results: Path, tmp_path: Path) -> None:
+    """Records of 20,000 cycles and of 10,000 instructions stood in the table of designs only, and the verdict laid the
+    difference to the instrumentation."""
+    before = load_results(results / "first")[0].plan
+    assert unlike_designs(before, before, ("a", "b")) == ()
+    program = before.campaign.program.model_copy(update={"args": ("7",)})
+    sampling = before.campaign.sampling.model_copy(update={"every": "10000 instructions", "mode": "signal"})
+    after = replace(
+        before,
+        machine_text="{}",
+        campaign=before.campaign.model_copy(update={"program": program, "sampling": sampling}),
+    )
+    unlike = unlike_designs(before, after, ("a", "b"))
+    length = before.campaign.sampling.described
+    assert unlike[0] == (
+        f"Records are not of one length ({length} in a, 10,000 instructions in b): this alone changes correlations; "
+        "sample all runs alike."
+    )
+    assert unlike[1].startswith("Records are not taken in one way (mode ideal in a and signal in b): ")
+    assert unlike[2].startswith("The machines differ (two descriptions of ")
+    assert unlike[3].startswith("The programs have other arguments (none in a, 7 in b): this alone")
+    result = measure("compare", results / "first", results / "other", "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    assert result.output.startswith("The machines differ (")
+    assert json.loads((tmp_path / "compare.json").read_text())["findings"][0].startswith("The machines differ (")
+    page = (tmp_path / "compare.html").read_text()
+    assert page.count("The machines differ (") == 1
+    assert page.index("The machines differ (") < page.index("<li>heavy: ")
 
 
 def test_a_variant_without_runs_leaves_the_others_comparable(results: Path, tmp_path: Path) -> None:
