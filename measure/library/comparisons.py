@@ -250,10 +250,21 @@ def check_frame(name: str, frame: Any) -> None:
         raise not_expected(name, frame, "a pandas DataFrame, such as a Result's trace(...) gives")
 
 
-def _trace(frame: Any, name: str) -> ForeignTrace:
-    """A DataFrame as a trace. Raises `ArgumentError` for anything else, and `TraceFileError`."""
+def holds_numbers(column: Any) -> bool:
+    """Whether a column of a DataFrame holds real numbers, or truth values."""
     import pandas as pd
 
+    return pd.api.types.is_numeric_dtype(column) and column.dtype.kind != "c"
+
+
+def check_numbers(where: str, column: Any) -> None:
+    """Raise `TraceFileError` for a column of a DataFrame, at ``where``, that holds no real numbers."""
+    if not holds_numbers(column):
+        raise TraceFileError(f"{where}: got values of type {column.dtype}, expected real numbers")
+
+
+def _trace(frame: Any, name: str) -> ForeignTrace:
+    """A DataFrame as a trace. Raises `ArgumentError` for anything else, and `TraceFileError`."""
     from measure.foreign.table import check_magnitude, is_boundary, row_of, table_trace, time_warnings
 
     check_frame(name, frame)
@@ -276,8 +287,7 @@ def _trace(frame: Any, name: str) -> ForeignTrace:
     columns = []
     for n in chosen:
         column = frame.iloc[:, n]
-        if not pd.api.types.is_numeric_dtype(column):
-            raise TraceFileError(f"{name}: column {headings[n]!r}: got values of type {column.dtype}, expected numbers")
+        check_numbers(f"{name}: column {headings[n]!r}", column)
         columns.append(column.to_numpy(dtype=np.float64, na_value=np.nan))
         check_magnitude(columns[-1], row_of(f"{name}: column {headings[n]!r}"))
     values = np.column_stack(columns) if columns else np.zeros((len(frame), 0))
@@ -288,7 +298,7 @@ def _times(column: Any) -> NDArray[Any] | None:
     """A column of numbers or times as an array, with nan or NaT where unknown; None for other columns."""
     import pandas as pd
 
-    if pd.api.types.is_numeric_dtype(column):
+    if holds_numbers(column):
         return column.to_numpy(dtype=np.float64, na_value=np.nan)
     if pd.api.types.is_datetime64_any_dtype(column):
         return column.to_numpy(dtype="datetime64[ns]")
