@@ -98,7 +98,7 @@ def merge(
     Of several directories, variants of all but the first begin with their directory: the shortest end of its path that
     no other one has. The frame's ``attrs`` have each metric's run, total and quality of alignment, and ``warnings``,
     which begin with what may make the whole trace wrong. Raises `MeasureError` for runs that do not belong together:
-    of different programs, of two versions of one, of other machines or inputs; and `ArgumentError` for a directory
+    of different programs, of two versions of one, of other machines or inputs; and `CampaignError` for a directory
     that is given twice.
 
     ```python
