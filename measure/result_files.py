@@ -129,6 +129,12 @@ def check_own_results(directory: Path, command: str, campaign: str = "", program
         )
 
 
+def command_of(directory: Path) -> str | None:
+    """The command whose results ``directory`` has, such as ``measure perturb``; None if that is not known."""
+    formats = (str(_json(path).get("format", "")) for path in sorted(directory.glob("*.json")))
+    return next((MADE_BY[name] for name in map(_without_version, formats) if name in MADE_BY), None)
+
+
 def _without_version(format_name: str) -> str:
     return format_name.rpartition("-")[0]
 

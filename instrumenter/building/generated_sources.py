@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -37,6 +38,18 @@ def preprocess_all(sources: Sequence[Path], flags: Sequence[str], toolchain: Too
     if not sources:
         raise SourceError("no source files given, expected at least one")
     return {Path(source): toolchain.preprocess(Path(source), flags) for source in sources}
+
+
+_LINE_MARKER = re.compile(r"#(?:line)? \d+ ")
+_SOURCE_PATH = re.compile(r'"/[^"\n]*/([^"/\n]+\.(?:[ch](?:c|h|pp|xx|\+\+)?|inc|ipp|tcc))"')  # as __FILE__ has it
+
+
+def without_places(preprocessed: str) -> str:
+    """The text of a source after the preprocessor, without the folders that it and its headers lie in, and without
+    empty lines, which are left of comments."""
+    lines = (line.rstrip() for line in preprocessed.splitlines())
+    kept = (line for line in lines if line and not _LINE_MARKER.match(line))
+    return _SOURCE_PATH.sub(r'"\1"', "\n".join(kept))
 
 
 def generate(

@@ -19,7 +19,7 @@ from common.file_cache import cache_directory
 from common.source_digest import source_digest
 from instrumenter.building.code_size import code_size
 from instrumenter.building.elf_symbols import starts_threads
-from instrumenter.building.generated_sources import Generated, generate, preprocess_all
+from instrumenter.building.generated_sources import Generated, generate, preprocess_all, without_places
 from instrumenter.building.relink import (
     PADDING,
     PADDING_SOURCE,
@@ -217,6 +217,16 @@ class Recipe:
         """Whether the C library must be made before the program is linked; that of C++ is not asked for."""
         return compiler_name_for(self.preprocessed) == "cc" and Toolchain(self.target).lacks_c_library
 
+    @property
+    def program_digest(self) -> str:
+        """Hash of what the program is without its metrics: sources, flags, libraries and compiler, in any folder."""
+        identity = {
+            "sources": [[generated_ending(source), without_places(text)] for source, text in self.preprocessed.items()],
+            "flags": [flag for flag in self.flags if "/" not in flag], "libraries": list(self.libraries),
+            "target": self.target, "compiler": compiler_version(),
+        }  # fmt: skip
+        return _hash(identity)
+
     def with_null_control(self) -> Recipe:
         """The same program with counters in code that never runs."""
         return replace(self, null_control=True)
@@ -253,9 +263,12 @@ class Recipe:
             "sampler": self.sampler.defines(self._layout(metrics)) if self.sampler else None,
             "relinkable": self.relinkable, "null_control": self.null_control, "atomic": bool(self.atomic),
         }  # fmt: skip
-        text = json.dumps(identity, sort_keys=True)
-        key = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
-        return cache_directory() / build_cache.BUILDS / key
+        return cache_directory() / build_cache.BUILDS / _hash(identity)
+
+
+def _hash(identity: Mapping[str, Any]) -> str:
+    text = json.dumps(identity, sort_keys=True)
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def build_program(

@@ -97,6 +97,12 @@ class ProjectRecipe:
         """The recipe of a project in its present state. Raises `SourceError` if it cannot be read."""
         return cls(project, tree_digest(project.directory), sampler, placement, volatile, target, relinkable)
 
+    @property
+    def program_digest(self) -> str:
+        """Hash of what the program is without its metrics: the project's files, build command and compiler."""
+        identity = (self.tree, self.project.command, self.project.binary, self.target, compiler_version())
+        return hashlib.sha256(json.dumps(identity).encode()).hexdigest()
+
     def find(self, metrics: Mapping[str, MetricSpec], code_offset_bytes: int = 0) -> Build | None:
         """The program from the cache, or None if it was not built yet."""
         if metrics and self.atomic is None:

@@ -278,11 +278,11 @@ def summary_of(job: Job, settings: TracerSettings, traced: Traced, full: Traced 
         },
     }
     if full is not None:
-        about["validation"] = _validation(traced, full)
+        about["validation"] = validation_of(traced, full)
     return about
 
 
-def _validation(traced: Traced, full: Traced) -> dict[str, Any]:
+def validation_of(traced: Traced, full: Traced) -> dict[str, Any]:
     """What summary.json has of the deviation from the full simulation."""
     compared = deviations(full.table, traced.table)
     return {
@@ -332,17 +332,8 @@ def _print(
         f"{traced.phases} phase{'' if traced.phases == 1 else 's'}: {shares}; {traced.seconds:.2f} s, "
         f"{instructions / traced.seconds / 1e6:,.0f} M instructions/s"
     )
-    blank = about_blank(int(np.isnan(traced.columns["cpi"]).sum()), settings.unsampled)
-    if blank:
-        console.print(blank)
-    crowded = about_crowded_signatures(traced.frequent_branches, settings.dimensions)
-    if crowded:
-        console.print(crowded, style="yellow")
-    unsampled = about_unsampled(traced.share(Category.UNSAMPLED))
-    if unsampled:
-        console.print(unsampled, style="yellow")
-    if traced.sampled_again:
-        _print_sampled_again(console, traced.sampled_again, settings, samples, bool(crowded))
+    for sentence, style in told_of(traced, settings, samples):
+        console.print(sentence, style=style)
     if full is not None and validation is not None:
         from measure.cycle_close import trace_page
 
@@ -388,11 +379,22 @@ def _percent_text(value: float) -> str:
     return "-" if np.isnan(value) else f"{value:.{decimals}f}"
 
 
-def _print_sampled_again(
-    console: Console, off: Sequence[float], settings: TracerSettings, samples: int, crowded: bool
-) -> None:
-    """Print how good the estimates of intervals were that were simulated all the same: they stand for the others.
-    ``samples``: of a phase, in two runs, else 0; ``crowded``: signatures have too few entries."""
+def told_of(traced: Traced, settings: TracerSettings, samples: int) -> list[tuple[str, str]]:
+    """Sentences on the quality of a trace's estimates, which need no full simulation, each with its style in the
+    terminal. ``samples``: of a phase, in two runs, else 0."""
+    blank = about_blank(int(np.isnan(traced.columns["cpi"]).sum()), settings.unsampled)
+    crowded = about_crowded_signatures(traced.frequent_branches, settings.dimensions)
+    told = [(blank, ""), (crowded, "yellow"), (about_unsampled(traced.share(Category.UNSAMPLED)), "yellow")]
+    if traced.sampled_again:
+        told.append(_about_sampled_again(traced.sampled_again, settings, samples, bool(crowded)))
+    return [(sentence, style) for sentence, style in told if sentence]
+
+
+def _about_sampled_again(
+    off: Sequence[float], settings: TracerSettings, samples: int, crowded: bool
+) -> tuple[str, str]:  # fmt: skip
+    """How good the estimates of intervals were that were simulated all the same, which stand for the others: a sentence
+    and its style. ``samples``: of a phase, in two runs, else 0; ``crowded``: signatures have too few entries."""
     mean = float(np.mean(off))
     if len(off) >= ENOUGH_SAMPLED_AGAIN and mean > MUCH_OFF:
         other = f" or --twice {samples + 2}" if samples else "" if settings.roll_back else " or --roll-back"
@@ -401,27 +403,26 @@ def _print_sampled_again(
             remedy = "--signature balanced"
         elif crowded:
             remedy = "more --dimensions"
-        console.print(
+        return (
             f"Estimates may be far off: of {len(off)} intervals that were simulated although there was an estimate, it "
             f"was {100 * mean:.0f}% of CPI off on average. Signatures of code and waiting for memory do not "
             f"distinguish this program's intervals on this machine; --validate shows where. Where they differ in code "
             f"or waiting after all, {remedy} helps; where they differ in neither, nothing but --validate does.",
-            style="yellow",
+            "yellow",
         )
-    else:
-        drawn = "Drawn from the whole run, " if samples else ""
-        bound = (
-            "They were not drawn by chance, and say little of the others, and nothing of other metrics: --validate "
-            "simulates all."
-        )
-        if samples:
-            beyond = f"{100 * share_beyond(len(off)):.0f}%"
-            bound = f"So few leave open whether up to {beyond} of all intervals are further off."
-        console.print(
-            f"{drawn}{len(off)} interval{' was' if len(off) == 1 else 's were'} simulated although there was an "
-            f"estimate: it was {100 * mean:.1f}% of CPI off on average, at most {100 * max(off):.1f}%. {bound}",
-            style="dim",
-        )  # fmt: skip
+    drawn = "Drawn from the whole run, " if samples else ""
+    bound = (
+        "They were not drawn by chance, and say little of the others, and nothing of other metrics: --validate "
+        "simulates all."
+    )
+    if samples:
+        beyond = f"{100 * share_beyond(len(off)):.0f}%"
+        bound = f"So few leave open whether up to {beyond} of all intervals are further off."
+    return (
+        f"{drawn}{len(off)} interval{' was' if len(off) == 1 else 's were'} simulated although there was an "
+        f"estimate: it was {100 * mean:.1f}% of CPI off on average, at most {100 * max(off):.1f}%. {bound}",
+        "dim",
+    )
 
 
 def share_beyond(draws: int) -> float:

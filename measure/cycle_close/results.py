@@ -16,18 +16,23 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+def with_actual(estimated: Columns, actual: Columns | None) -> Columns:
+    """The columns of a trace, with the rates and cycles of a full simulation, if there was one, as ``actual_NAME``."""
+    if actual is None:
+        return dict(estimated)
+    added = {f"actual_{name}": actual[name] for name in (*RATES, ENERGY) if name in actual}
+    return estimated | added | {"actual_cycles": actual[Event.CYCLES.name.lower()]}
+
+
 def write_table(directory: Path, estimated: Columns, actual: Columns | None) -> None:
-    """Write trace.parquet: the trace, and the ``actual`` rates and cycles of a full simulation if there was one.
+    """Write trace.parquet: the columns of `with_actual`.
 
     Raises `StoreError` when it cannot be written.
     """
     import pyarrow as pa
     from pyarrow.parquet import write_table as write_parquet
 
-    columns = dict(estimated)
-    if actual is not None:
-        columns |= {f"actual_{name}": actual[name] for name in (*RATES, ENERGY) if name in actual}
-        columns["actual_cycles"] = actual[Event.CYCLES.name.lower()]
+    columns = with_actual(estimated, actual)
     table = pa.table({name: _arrow_array(values) for name, values in columns.items()})
     write_atomically(directory / "trace.parquet", lambda path: write_parquet(table, path))
 

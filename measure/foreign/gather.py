@@ -18,7 +18,7 @@ from measure.foreign.formats import read_trace
 from measure.foreign.run_arguments import name_and_pattern
 from measure.foreign.trace import ForeignTrace, names_of_files
 from measure.perturbation.analysis_types import FEWEST_RECORDS
-from measure.perturbation.wording import counted
+from measure.perturbation.wording import counted, unlike_records
 from measure.run_types import BASELINE
 
 DEFAULT_VARIANT = "instrumented"
@@ -287,10 +287,7 @@ def _warn_of_interval_lengths(everything: Sequence[ForeignTrace], warnings: dict
         odd = (*odd, *others.values())
     if odd:
         names = names_of_files(everything)
-        lengths = ", ".join(f"{trace.interval} in {names[trace.path]}" for trace in odd)
-        warnings[
-            f"Records are not of one length ({lengths}): this alone changes correlations; sample all runs alike."
-        ] = None
+        warnings[unlike_records([f"{trace.interval} in {names[trace.path]}" for trace in odd])] = None
 
 
 def _add_file_warnings(everything: Sequence[ForeignTrace], warnings: dict[str, None]) -> None:

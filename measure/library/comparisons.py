@@ -251,9 +251,21 @@ def check_frame(name: str, frame: Any) -> None:
         raise not_expected(name, frame, "a pandas DataFrame, such as a Result's trace(...) gives")
 
 
+def holds_numbers(column: Any) -> bool:
+    """Whether a column or an index of a DataFrame holds real numbers, or truth values."""
+    import pandas as pd
+
+    return bool(pd.api.types.is_numeric_dtype(column)) and column.dtype.kind != "c"
+
+
+def check_numbers(where: str, column: Any) -> None:
+    """Raise `TraceFileError` for a column of a DataFrame, at ``where``, that holds no real numbers."""
+    if not holds_numbers(column):
+        raise TraceFileError(f"{where}: got values of type {column.dtype}, expected real numbers")
+
+
 def _trace(frame: Any, name: str) -> ForeignTrace:
     """A DataFrame as a trace. Raises `ArgumentError` for anything else, and `TraceFileError`."""
-
     from measure.foreign.table import check_magnitude, row_of, table_trace
     from measure.foreign.times import is_boundary
 
@@ -265,7 +277,7 @@ def _trace(frame: Any, name: str) -> ForeignTrace:
     bounds = [(heading, frame.iloc[:, n]) for n, heading in enumerate(headings) if n not in chosen]
     for level in (frame.index.get_level_values(n) for n in range(frame.index.nlevels)):
         column = level.to_series()
-        if is_boundary(str(level.name)) or _is_time(column) or (level.name is None and _is_number(frame.index)):
+        if is_boundary(str(level.name)) or _is_time(column) or (level.name is None and holds_numbers(frame.index)):
             bounds.append(("index" if level.name is None else str(level.name), column))
     for heading, column in bounds:
         found, told = _times(heading, column, row_of(f"{name}: column {heading!r}"))
@@ -279,19 +291,11 @@ def _trace(frame: Any, name: str) -> ForeignTrace:
     columns = []
     for n in chosen:
         column = frame.iloc[:, n]
-        if not _is_number(column) or column.dtype.kind == "c":
-            raise TraceFileError(f"{name}: column {headings[n]!r}: got values of type {column.dtype}, expected numbers")
+        check_numbers(f"{name}: column {headings[n]!r}", column)
         columns.append(column.to_numpy(dtype=np.float64, na_value=np.nan))
         check_magnitude(columns[-1], row_of(f"{name}: column {headings[n]!r}"))
     values = np.column_stack(columns) if columns else np.zeros((len(frame), 0))
     return table_trace(Path(name), "DataFrame", named, values, times, warnings)
-
-
-def _is_number(column: Any) -> bool:
-    """Whether a column or index of a frame holds numbers."""
-    import pandas as pd
-
-    return bool(pd.api.types.is_numeric_dtype(column))
 
 
 def _is_time(column: Any) -> bool:
@@ -307,7 +311,7 @@ def _times(heading: str, column: Any, where: Callable[[int], str]) -> tuple[NDAr
 
     from measure.foreign.times import read_times, time_warnings
 
-    if _is_number(column):
+    if holds_numbers(column):
         times: NDArray[Any] = column.to_numpy(dtype=np.float64, na_value=np.nan)
     elif _is_time(column):
         if isinstance(column.dtype, pd.PeriodDtype):

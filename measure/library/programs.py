@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,15 +68,26 @@ class CycleCloseTrace:
     """A cycle-close trace of a program.
 
     ``table``: one row an interval, as trace.parquet has it: ``begin_instructions``, ``end_instructions``, ``phase``,
-    ``category`` (simulated, matched, unsampled), ``cpi``, hit rates, energy, and estimated events. ``phases``: number
-    of phases; ``seconds``: time that tracing took; ``ending``: why the program ended badly, None for success.
-    ``deviation``: with ``validate``, how far the trace is off by metric, in percent; None without.
+    ``category`` (simulated, matched, unsampled), ``cpi``, hit rates, energy, and estimated events; with ``validate``
+    the same rates and cycles of the full simulation, too, as ``actual_cpi`` and so on. ``phases``: number of phases;
+    ``seconds``: time that tracing took; ``ending``: why the program ended badly, None for success.
+    ``sampled_again``: ``(k,)`` intervals that were simulated although there was an estimate: by how much of their CPI
+    it was off, in percent. ``findings``: sentences on how far estimates can be trusted, as the command says them, the
+    metric and event that are furthest off first.
+
+    With ``validate``, else None: ``deviation``: how far the trace is off by metric, in percent; ``events``: of each
+    event its number in the ``full`` simulation, the ``estimated`` one and by how much that is off (``off_percent``),
+    the one furthest off first; ``full_seconds``: time that the full simulation took.
 
     ```python
     import measure
 
-    trace = measure.cycleclose("mine.c", machine="configs/machines/strongarm.yaml", interval_instructions=10_000)
+    trace = measure.cycleclose(
+        "mine.c", machine="configs/machines/strongarm.yaml", interval_instructions=10_000, validate=True
+    )
     trace.table["category"].value_counts()           # how many intervals were simulated
+    trace.table.plot("begin_instructions", ["cpi", "actual_cpi"])
+    print(trace.findings, trace.events)
     ```
     """
 
@@ -84,12 +96,17 @@ class CycleCloseTrace:
     seconds: float
     ending: str | None
     deviation: pd.DataFrame | None = field(repr=False)
+    sampled_again: NDArray[np.float64] = field(repr=False)
+    findings: tuple[str, ...] = field(repr=False)
+    events: pd.DataFrame | None = field(default=None, repr=False)
+    full_seconds: float | None = field(default=None, repr=False)
 
     def _repr_html_(self) -> str:
         shares = self.table["category"].value_counts(normalize=True)
         text = ", ".join(f"{100 * share:.1f}% {name}" for name, share in shares.items())
+        findings = "".join(f"<li>{escape(sentence)}</li>" for sentence in self.findings)
         deviation = self.deviation.to_html(index=False) if self.deviation is not None else ""
-        return f"<p>{len(self.table):,} intervals, {self.phases} phases: {text}</p>{deviation}"
+        return f"<p>{len(self.table):,} intervals, {self.phases} phases: {text}</p><ul>{findings}</ul>{deviation}"
 
 
 def phases(
@@ -227,9 +244,9 @@ def cycleclose(
     which it may write; ``environment``: its variables; ``settings``: changes of the machine's description, each as of
     `--set`, such as ``"l1d.size_bytes=65536"``; ``exit_status``: with which it ends when all is well, 128 + N where
     signal N ends it; ``seed``: of the machine's random choices; ``samples_per_phase``: more than 0 runs the program
-    twice, phases first; ``validate``: simulate everything, too, and tell the deviation; ``options``: fields of
-    `measure.cycle_close.tracer.TracerSettings`, by default those of the command, but fractions where it has percent:
-    ``threshold=0.25``, ``wait_step=0.2``.
+    twice, phases first; ``validate``: simulate everything, too, and tell the deviation and the actual rates;
+    ``options``: fields of `measure.cycle_close.tracer.TracerSettings`, by default those of the command, but fractions
+    where it has percent: ``threshold=0.25``, ``wait_step=0.2``.
 
     Writes nothing. Raises `CampaignError` for bad input, and `MeasureError` where nothing was executed or the program
     failed before one interval was over; where it failed later, `CycleCloseTrace.ending` says why.
@@ -241,15 +258,19 @@ def cycleclose(
         "mine.c", machine="configs/machines/strongarm.yaml", interval_instructions=10_000, validate=True,
         files={"/machines": "configs/machines"}, environment={"LANG": "C"}, settings=["memory.latency_cycles=50"],
     )
-    print(trace.deviation)
+    print(trace.deviation, trace.findings)
     ```
     """
+    import pandas as pd
+
     from emulator.errors import EmulatorError
     from emulator.timing.machine_file import load_machine
     from measure.built_in.machine import built_in_machine
-    from measure.cycle_close.command import trace_job
+    from measure.cycle_close.command import told_of, trace_job, validation_of
+    from measure.cycle_close.far_off import about_worst
     from measure.cycle_close.job import Job, check_length, program_file
     from measure.cycle_close.rates import deviations
+    from measure.cycle_close.results import with_actual
     from measure.cycle_close.tracer import BY_DEFAULT, TracerSettings
 
     try:
@@ -271,13 +292,23 @@ def cycleclose(
         if traced.interrupted:
             raise KeyboardInterrupt
         check_length(job, interval_instructions, traced.instructions, traced.ending)
-        deviation = None
+        full = None
         if validate:
             full = trace_job(replace(job, samples=0), elf, config, replace(chosen, everything=True), None)
-            deviation = deviations(full.table, traced.table)
     except EmulatorError as error:
         raise CampaignError(str(error)) from None
-    return CycleCloseTrace(traced.table, traced.phases, traced.seconds, traced.ending, deviation)
+    findings = tuple(sentence for sentence, _ in told_of(traced, chosen, samples_per_phase))
+    again = 100 * np.array(traced.sampled_again)
+    found = CycleCloseTrace(traced.table, traced.phases, traced.seconds, traced.ending, None, again, findings)
+    if full is None:
+        return found
+    validation = validation_of(traced, full)
+    rows = [{"event": name, **figures} for name, figures in validation["events"].items()]
+    return replace(
+        found, table=pd.DataFrame(with_actual(traced.columns, full.columns)),
+        deviation=deviations(full.table, traced.table), events=pd.DataFrame(rows), full_seconds=full.seconds,
+        findings=tuple(filter(None, (about_worst(validation), *findings))),
+    )  # fmt: skip
 
 
 def partition(

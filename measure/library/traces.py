@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from measure.arguments import check_number, check_word, items_of, list_of
 from measure.errors import MeasureError
 from measure.foreign.times import is_boundary
 from measure.library.campaigns import Result, directory_of
-from measure.library.comparisons import check_frame
+from measure.library.comparisons import check_frame, check_numbers, holds_numbers
 from measure.merging.command import load_all
 from measure.merging.merge_runs import AlignBy, Scale, merge_runs
 
@@ -40,8 +40,8 @@ def align(
     `measure.alignment.dtw.align` has them; ``step_penalty``: cost of a step that advances one trace only, in variances
     of a channel (the default is that of `merge`).
 
-    `Alignment.path` has the pairs of record numbers. Raises `MeasureError` for frames without a common metric, and
-    `ValueError` for values that are not finite.
+    `Alignment.path` has the pairs of record numbers. Raises `MeasureError` for frames without a common metric, with a
+    metric in two columns, and for chosen columns that hold no numbers; and `ValueError` for values that are not finite.
 
     ```python
     import measure
@@ -53,12 +53,18 @@ def align(
     """
     check_frame("a", a)
     check_frame("b", b)
-    chosen = list(list_of("metrics", metrics, "names of metrics", object)) or [
-        name for name in a.columns if name in b.columns and _is_metric(a, name) and _is_metric(b, name)
-    ]
-    missing = [name for name in chosen if name not in a.columns or name not in b.columns]
+    given = list(list_of("metrics", metrics, "names of metrics", object))
+    names = given or [name for name in a.columns if name in b.columns and not is_boundary(str(name))]
+    missing = [str(name) for name in names if name not in a.columns or name not in b.columns]
     if missing:
         raise MeasureError(f"{', '.join(missing)}: not in both frames, expected metrics that both have")
+    for argument, frame in (("a", a), ("b", b)):
+        twice = [str(name) for name in dict.fromkeys(names) if list(frame.columns).count(name) > 1]
+        if twice:
+            raise MeasureError(f"{argument}: {', '.join(twice)} named more than once: expected one column a metric")
+        for name in given:
+            check_numbers(f"{argument}: column {str(name)!r}", frame[name])
+    chosen = given or [name for name in names if holds_numbers(a[name]) and holds_numbers(b[name])]
     if not chosen:
         raise MeasureError("the frames have no metric in common, expected at least one numeric column")
     check_word("method", method, get_args(Method))
@@ -66,12 +72,8 @@ def align(
     if band is not None:
         check_number("band", band, above=0, most=1, what="a fraction of the longer trace")
     penalty = step_penalty * len(chosen)
-    first, second = (frame[chosen].to_numpy(np.float64) for frame in (a, b))
+    first, second = (frame[chosen].to_numpy(np.float64, na_value=np.nan) for frame in (a, b))
     return align_channels(first, second, method=method, band=band, step_penalty=penalty)
-
-
-def _is_metric(frame: Any, name: Any) -> bool:
-    return not is_boundary(str(name)) and frame[name].dtype.kind in "biuf"
 
 
 def merge(
@@ -93,8 +95,11 @@ def merge(
     ranks, which single spikes do not dominate; ``step_penalty``, ``band``: of the alignment, by default the campaign's,
     for which its verdicts across runs hold.
 
-    The frame's ``attrs`` have each metric's run, total and quality of alignment, and ``warnings``. Raises
-    `MeasureError` for runs that do not belong together.
+    Of several directories, variants of all but the first begin with their directory: the shortest end of its path that
+    no other one has. The frame's ``attrs`` have each metric's run, total and quality of alignment, and ``warnings``,
+    which begin with what may make the whole trace wrong. Raises `MeasureError` for runs that do not belong together:
+    of different programs, of two versions of one, of other machines or inputs; and `CampaignError` for a directory
+    that is given twice.
 
     ```python
     import measure
@@ -114,5 +119,6 @@ def merge(
     merged = merge_runs(
         loaded.baseline(baseline), loaded.runs, align=align_by, channels=channels, scale=scale,
         alignment=loaded.aligned_with(step_penalty, band), curve=loaded.curve, verdicts=loaded.verdicts,
+        notes=loaded.notes,
     )  # fmt: skip
     return merged.table()

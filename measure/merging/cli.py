@@ -40,7 +40,9 @@ def merge(directories: tuple[Path, ...], out: Path | None, kind: Any, baseline: 
     baseline, and their counts moved onto its records; the sum of each metric stays the same. A metric that several
     runs have is taken from a variant that changes nothing, if there is one, and from the run that aligns best. Warns of
     variants that perturb, and where an alignment stretched. With several directories, such as those of a partition
-    whose hardware metrics did not fit into one run, the time base is a baseline of the first.
+    whose hardware metrics did not fit into one run, the time base is a baseline of the first, and variants of the
+    others are named by their directory, too (mine-partition-2:VARIANT). All must be of the same program on the same
+    input and machine.
 
     Beside the merged trace, under its name, is a page (merged.html): the metrics over time, where each comes from, and
     how the runs align.
@@ -69,7 +71,7 @@ def merge(directories: tuple[Path, ...], out: Path | None, kind: Any, baseline: 
     alignment = results.aligned_with(step_penalty, band)
     merged = merge_runs(
         results.baseline(baseline), results.runs, align=align, channels=channels or None, scale=scale,
-        alignment=alignment, curve=results.curve, verdicts=results.verdicts,
+        alignment=alignment, curve=results.curve, verdicts=results.verdicts, notes=results.notes,
     )  # fmt: skip
     check_other_merge(page_path, merged, path)
     write_merged(merged, path, chosen, results.clock_hz)

@@ -18,6 +18,8 @@ from measure.merging.merge_runs import Merged, MergeError
 from measure.merging.program_progress import EventCurve
 from measure.result_files import SUMMARY_NAME
 from measure.run_types import BASELINE, Run
+from measure.runs.plan import Plan
+from measure.runs.program_identity import different_programs, program_name, same_program
 from measure.verdict_files.summary_file import read_summary
 
 
@@ -25,15 +27,18 @@ from measure.verdict_files.summary_file import read_summary
 class Results:
     """The runs of a result directory. ``warnings``: damaged or missing traces; ``verdicts``: by variant, where known;
     ``curve``: progress over reference events, if the campaign has its ground truth; ``alignment``: of the verdicts
-    across runs."""
+    across runs; ``plan``: the campaign's, the first one of several; ``notes``: that the programs may not be the same,
+    which is to be read first."""
 
     baselines: tuple[Run, ...]
     runs: tuple[Run, ...]
     clock_hz: int
     warnings: tuple[str, ...]
     verdicts: dict[str, str]
+    plan: Plan
     curve: EventCurve | None = None
     alignment: AlignmentSetting = DEFAULT_ALIGNMENT
+    notes: tuple[str, ...] = ()
 
     def baseline(self, replicate: int | None = None) -> Run:
         """The baseline of that number, by default the first. Raises `CampaignError` when there is none."""
@@ -84,36 +89,85 @@ def load_results(directory: Path, *, baselines_suffice: bool = False) -> Results
             damage, instead = "", "its campaign has none: name some under `software_metrics:`, then `measure run`"
         raise MergeError(f"{directory} has no {lacking} that can be read{damage}: expected at least one; {instead}")
     curve = result.truth.calibration.curve if result.truth else None
-    return Results(baselines, runs, plan.clock_hz, tuple(warnings), _verdicts(directory), curve,
+    return Results(baselines, runs, plan.clock_hz, tuple(warnings), _verdicts(directory), plan, curve,
                    plan.campaign.alignment_setting)  # fmt: skip
 
 
 def load_all(directories: Sequence[Path]) -> Results:
-    """The runs of several directories; baselines are those of the first, other compared get their directory's name.
+    """The runs of several directories; baselines are those of the first, variants of the others begin with the label of
+    their directory (`labels`).
 
     Baselines of the other directories become runs: they may have hardware metrics that the first's lack; none of
-    several directories needs runs with software metrics. Raises `ArgumentError` without a directory, and
-    `CampaignError` and `MergeError` as `load_results`.
+    several directories needs runs with software metrics. Raises `ArgumentError` without a directory and for one that
+    is given twice, and `CampaignError` and `MergeError` as `load_results`.
     """
     if not directories:
         raise ArgumentError("results: got no directory, expected at least one that `measure run` left")
+    label_of = labels(directories)
     several = len(directories) > 1
     first, *others = [load_results(directory, baselines_suffice=several) for directory in directories]
     runs, warnings, verdicts = list(first.runs), list(first.warnings), dict(first.verdicts)
-    for directory, results in zip(directories[1:], others, strict=True):
+    notes: list[str] = []
+    for directory, label, results in zip(directories[1:], label_of[1:], others, strict=True):
         if results.clock_hz != first.clock_hz:
             raise MergeError(
                 f"{directory} is of a machine of {results.clock_hz:,} Hz, {directories[0]} of {first.clock_hz:,} Hz: "
                 "expected runs of one machine"
             )
-        place = directory.resolve().name
+        if first.plan.machine_text == results.plan.machine_text:  # else its runs are refused for that
+            notes += _check_program(directories[0], first.plan, directory, results.plan)
         for run in (*results.baselines, *results.runs):
-            runs.append(replace(run, spec=replace(run.spec, variant=f"{place}:{run.spec.variant}")))
-        verdicts |= {f"{place}:{variant}": verdict for variant, verdict in results.verdicts.items()}
+            runs.append(replace(run, spec=replace(run.spec, variant=f"{label}:{run.spec.variant}")))
+        verdicts |= {f"{label}:{variant}": verdict for variant, verdict in results.verdicts.items()}
         warnings += results.warnings
     return Results(
-        first.baselines, tuple(runs), first.clock_hz, tuple(warnings), verdicts, first.curve, first.alignment
-    )
+        first.baselines, tuple(runs), first.clock_hz, tuple(warnings), verdicts, first.plan, first.curve,
+        first.alignment, tuple(notes),
+    )  # fmt: skip
+
+
+def _check_program(first: Path, own: Plan, directory: Path, other: Plan) -> list[str]:
+    """Check that the plans of two directories are of the same program; a sentence where that is not known.
+
+    Raises `MergeError`.
+    """
+    if programs := different_programs(own, other):
+        raise MergeError(
+            f"{first} measures {programs[0]}, and {directory} {programs[1]}: expected the same program on the same "
+            "input and machine, as the counts of one are put on the records of the other"
+        )
+    same = same_program(own, other)
+    if same is False:
+        raise MergeError(
+            f"{first} and {directory} measure two versions of {program_name(own)}: its sources, flags, libraries or "
+            "compiler changed between the campaigns. Expected the same program on the same input and machine: make the "
+            f"runs of the older one again, `measure run {own.campaign_words}` or `measure run {other.campaign_words}`"
+        )
+    if same is None:
+        return [
+            f"{first} and {directory} may measure two versions of {program_name(own)}: the programs without counters "
+            "were built in different places, or from different files, or by different versions of the compiler or of "
+            "this tool. If its code is not the same, what the merged trace says of metrics of both is wrong."
+        ]
+    return []
+
+
+def labels(directories: Sequence[Path]) -> tuple[str, ...]:
+    """For each directory the shortest end of its path that no other one's path ends with: `s`, or `x/s` beside `y/s`.
+
+    Raises `ArgumentError` for a directory that is given twice.
+    """
+    parts = [directory.resolve().parts for directory in directories]
+    twice = next((directory for n, directory in enumerate(directories) if parts[n] in parts[:n]), None)
+    if twice is not None:
+        raise ArgumentError(f"results: got {twice} twice, expected directories of different results")
+
+    def shortest(own: tuple[str, ...]) -> str:
+        ends = (own[-length:] for length in range(1, len(own)))
+        alone = (end for end in ends if sum(other[-len(end) :] == end for other in parts) == 1)
+        return "/".join(next(alone, own)).replace("//", "/")
+
+    return tuple(map(shortest, parts))
 
 
 def _verdicts(directory: Path) -> dict[str, str]:

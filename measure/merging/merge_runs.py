@@ -9,6 +9,7 @@ each metric is conserved. `measure.merging.command` reads result directories, `m
 
 from __future__ import annotations
 
+import filecmp
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -23,6 +24,7 @@ from measure.arguments import check_word
 from measure.errors import MeasureError
 from measure.merging.program_progress import EventCurve, has_reference_events, progress_boundaries
 from measure.merging.spread import Spread, even_spread_of_path, spread_of_progress
+from measure.perturbation.wording import unlike_records, unlike_sampling
 from measure.run_types import Run
 from measure.stats.correlation import average_ranks
 
@@ -48,7 +50,6 @@ _DOUBTS = {
 }
 """Warnings of metrics from runs of a variant that is not shown to be equivalent."""
 _MOST_NAMES = 3
-_SAME = ("machine", "arguments", "stdin", "files")
 
 
 class MergeError(MeasureError):
@@ -99,7 +100,8 @@ class Source:
 class Merged:
     """One trace with every metric on the baseline's records: ``values`` ``(n, m)`` int64, one column per source.
 
-    ``verdicts``: by variant, whether collecting its metrics changes the program, as far as known.
+    ``verdicts``: by variant, whether collecting its metrics changes the program, as far as known; ``notes``: sentences
+    on what may make the whole trace wrong, which its warnings begin with.
     """
 
     baseline: Run
@@ -107,6 +109,7 @@ class Merged:
     sources: tuple[Source, ...]
     values: NDArray[np.int64]
     verdicts: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -115,8 +118,9 @@ class Merged:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Metrics that counted nothing, alignments by estimated progress, metrics from a run whose variant is not
-        equivalent, and alignments that stretched, so that counts are placed only roughly."""
+        """The notes, records that are cut otherwise than the baseline's, metrics that counted nothing, alignments by
+        estimated progress, metrics from a run whose variant is not equivalent, and alignments that stretched, so that
+        counts are placed only roughly."""
         doubtful = [
             f"{self._metrics_of(n)} from {aligned.name}: {_DOUBTS[self.verdict_of(aligned)]}"
             for n, aligned in enumerate(self.runs)
@@ -131,7 +135,30 @@ class Merged:
             "instructions: their reference events were not counted. Aligning by dtw needs none; a campaign with "
             "`ground_truth: true` counts them"
         ] if estimated else []  # fmt: skip
-        return (*nothing, *by_estimate, *doubtful, *stretched)
+        return (*self.notes, *self._unlike_records(), *nothing, *by_estimate, *doubtful, *stretched)
+
+    def _unlike_records(self) -> list[str]:
+        """That runs have records of another length than the baseline, or taken in another way: one sentence of each.
+
+        Their counts are placed as well as others, but were summed over other stretches of the program.
+        """
+        own, others = self.baseline.spec, [one.run.spec for one in self.runs]
+        found = []
+        lengths = {(spec.interval, spec.interval_unit): n for n, spec in reversed([*enumerate(others)])}
+        lengths.pop((own.interval, own.interval_unit), None)
+        if lengths:
+            told = [f"{own.interval:,} {own.interval_unit} in {_name(self.baseline)}"]
+            told += [f"{length:,} {unit} in {self.runs[n].name}" for (length, unit), n in sorted(lengths.items())]
+            found.append(unlike_records(told))
+        modes = [aligned.name for aligned in self.runs if aligned.run.spec.sampling_mode != own.sampling_mode]
+        if modes:
+            other = "ideal" if own.sampling_mode == "signal" else "signal"
+            found.append(
+                unlike_sampling(
+                    f"{own.sampling_mode} in {_name(self.baseline)} and {other} in {listed(modes, _MOST_NAMES)}"
+                )
+            )
+        return found
 
     def verdict_of(self, aligned: AlignedRun) -> str:
         """The verdict on the run's variant, `UNKNOWN` without one."""
@@ -199,12 +226,13 @@ def merge_runs(
     alignment: AlignmentSetting = DEFAULT_ALIGNMENT,
     curve: EventCurve | None = None,
     verdicts: Mapping[str, str] | None = None,
+    notes: Sequence[str] = (),
 ) -> Merged:
     """One trace with the metrics of ``baseline`` and those that only ``runs`` have.
 
     A metric that several runs have is taken from a run whose variant is equivalent, if there is one, and among those
-    from the run that aligns best. ``verdicts``: by variant, as in summary.json. ``align``: by dynamic time warping on
-    ``channels`` (default: the hardware metrics that both have) as ``alignment`` says, or by
+    from the run that aligns best. ``verdicts``: by variant, as in summary.json; ``notes``: see `Merged`. ``align``: by
+    dynamic time warping on ``channels`` (default: the hardware metrics that both have) as ``alignment`` says, or by
     progress: instructions of the program itself. Raises `MergeError` for runs that do not belong together, and
     `ArgumentError` for another ``align`` or ``scale``.
     """
@@ -243,7 +271,7 @@ def merge_runs(
         number = next(n for n, other in enumerate(used) if other is one)
         sources.append(Source(metric, number, int(own.sum())))
         columns.append(one.spread.counts(own))
-    return Merged(baseline, tuple(used), tuple(sources), np.concatenate(columns, axis=1), verdicts)
+    return Merged(baseline, tuple(used), tuple(sources), np.concatenate(columns, axis=1), verdicts, tuple(notes))
 
 
 def align_run(
@@ -312,8 +340,16 @@ def _progress(run: Run, baseline: Run, counted: EventCurve | None) -> NDArray[np
 
 
 def _check_belong_together(baseline: Run, run: Run) -> None:
-    for name in _SAME:
-        if getattr(baseline.spec, name) != getattr(run.spec, name):
+    own, other = baseline.spec, run.spec
+    same = {
+        "machine": own.machine == other.machine,
+        "arguments": own.arguments == other.arguments,
+        "stdin": _alike(own.stdin, other.stdin),
+        "files": [guest for guest, _ in own.files] == [guest for guest, _ in other.files]
+        and all(_alike(one, two) for (_, one), (_, two) in zip(own.files, other.files, strict=True)),
+    }
+    for name, is_same in same.items():
+        if not is_same:
             raise MergeError(
                 f"{_name(run)} and {_name(baseline)} differ in their {name}: they are not of one campaign; expected "
                 "the same program on the same input and machine"
@@ -321,6 +357,16 @@ def _check_belong_together(baseline: Run, run: Run) -> None:
     for one in (baseline, run):
         if not one.trace.n_records:
             raise MergeError(f"{_name(one)} has no records: make the run again")
+
+
+def _alike(one: str | None, other: str | None) -> bool:
+    """Whether two input files are one, or are both there with the same content."""
+    if one is None or other is None or one == other:
+        return one == other
+    try:
+        return filecmp.cmp(one, other, shallow=False)
+    except OSError:
+        return False
 
 
 def _channels(baseline: Run, run: Run, channels: Sequence[str] | None) -> tuple[str, ...]:

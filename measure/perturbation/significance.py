@@ -125,13 +125,13 @@ def pair_statistics(
         sometimes=sometimes,
         beyond=beyond,
         beyond_found=np.maximum(beyond, _found(baseline, runs, labels, paired, error)),
-        spread=_spread(
+        spread=larger_spread(
             np.where(spread_unknown, np.nan, baseline), np.where(spread_unknown, np.nan, runs), labels, paired
         ),
         spread_unknown=spread_unknown,
         appeared=more >= MOSTLY,
         errors=error,
-        welch=None if paired else _welch(baseline, runs, losses_only),
+        welch=None if paired else welch_p_values(baseline, runs, losses_only),
     )
 
 
@@ -195,7 +195,7 @@ def _largest(of_each: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
     return np.asarray(np.max(of_each, axis=0))
 
 
-def _spread(
+def larger_spread(
     baseline: NDArray[np.float64], runs: NDArray[np.float64], labels: Labellings, paired: bool
 ) -> Extremes | None:
     """The statistics of the hypothesis that runs scatter no more than baselines do; None: too few runs.
@@ -213,7 +213,7 @@ def _spread(
     return extremes(found, losses_only=np.ones(found.shape[1], np.bool_))
 
 
-def _welch(baseline: NDArray[np.float64], runs: NDArray[np.float64], losses_only: bool) -> NDArray[np.float64]:
+def welch_p_values(baseline: NDArray[np.float64], runs: NDArray[np.float64], losses_only: bool) -> NDArray[np.float64]:
     """p-values ``(P,)`` of Welch's t, times the number of pairs; 1 where a group has fewer than two values."""
     from scipy.special import stdtr
 

@@ -25,6 +25,22 @@ def listed_names(names: Sequence[str]) -> str:
     return listed(names, SHOWN_PAIRS)
 
 
+def unlike_records(lengths: Sequence[str]) -> str:
+    """A sentence on records of different lengths: they correlate differently, whatever the program does. ``lengths``:
+    each with the trace, run or campaign that has it."""
+    return (
+        f"Records are not of one length ({', '.join(lengths)}): this alone changes correlations; sample all runs alike."
+    )
+
+
+def unlike_sampling(modes: str) -> str:
+    """A sentence on records that are taken in different ways. ``modes``: each with the run or campaign that has it."""
+    return (
+        f"Records are not taken in one way (mode {modes}): a handler of signals is in the traces of one of them only, "
+        "which alone changes correlations; sample all runs alike."
+    )
+
+
 def number_text(value: float | None, sign: bool = False) -> str:
     """A number with three digits, ``-`` where it is not known. ``sign``: also that of a positive one."""
     return "-" if value is None or math.isnan(value) else f"{value:+.3f}" if sign else f"{value:.3f}"

@@ -202,6 +202,11 @@ class Builds:
         found = {program: self._facts(program) for program in self._metrics if isinstance(program, str)}
         return {variant: facts for variant, facts in found.items() if facts or variant != NULL_CONTROL}
 
+    @property
+    def program_digest(self) -> str:
+        """Hash of what the program without counters is made from, wherever that lies."""
+        return self._recipe.program_digest
+
     def second_facts(self) -> dict[str, tuple[BuildFacts, ...]]:
         """For each variant whose second run has a program that was built, the facts of it."""
         programs = [program for program in self._metrics if isinstance(program, SecondRunOf)]

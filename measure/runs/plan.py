@@ -42,7 +42,8 @@ class Plan:
 
     ``keys``: `content_keys` of the specs; ``builds``: by variant, one per code layout in use; ``campaign_file``: path
     of the campaign file; ``history``: its design and the looks at its results; ``settings``: changes of the file's
-    values by ``--set``, each ``KEY=VALUE``; ``second_builds``: programs that count in second runs, by variant.
+    values by ``--set``, each ``KEY=VALUE``; ``second_builds``: programs that count in second runs, by variant;
+    ``program_digest``: hash of what the program without counters is made from, "" where it is not known.
     """
 
     campaign: Campaign
@@ -55,6 +56,7 @@ class Plan:
     history: History
     settings: tuple[str, ...]
     second_builds: dict[str, tuple[BuildFacts, ...]] = field(default_factory=dict)
+    program_digest: str = ""
 
     @property
     def campaign_words(self) -> str:
@@ -213,7 +215,10 @@ def make_plan(
     # Another version of the target makes all runs again, but draws nothing anew: that is no further look.
     history = first_look(campaign, machine_text, design_keys, facts, second_facts)
     path = str(document.path.resolve())
-    return Plan(campaign, machine_text, clock_hz, ordered, keys, facts, path, history, document.settings, second_facts)
+    return Plan(
+        campaign, machine_text, clock_hz, ordered, keys, facts, path, history, document.settings, second_facts,
+        builds.program_digest,
+    )  # fmt: skip
 
 
 def _noise_runs(specs: Sequence[RunSpec], count: int) -> list[RunSpec]:

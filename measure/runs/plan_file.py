@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from measure.errors import CampaignError
-from measure.result_files import write_text_atomically
+from measure.result_files import command_of, write_text_atomically
 from measure.run_types import RunSpec
 from measure.runs.builds import BuildFacts
 from measure.runs.campaign_model import Campaign
@@ -34,6 +34,7 @@ def save_plan(plan: Plan, directory: Path) -> None:
             "campaign": plan.campaign.model_dump(mode="json"),
             "machine_text": plan.machine_text,
             "clock_hz": plan.clock_hz,
+            "program_digest": plan.program_digest,
             "runs": [{"key": key, "spec": asdict(spec)} for key, spec in zip(plan.keys, plan.specs, strict=True)],
             "builds": _builds_as_json(plan.builds),
             "second_builds": _builds_as_json(plan.second_builds),
@@ -55,11 +56,9 @@ def load_plan(directory: Path) -> Plan:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        found = shlex.quote(str(directory / "partition.yaml"))
-        advice = f"; it is of `measure partition`: `measure run {found}` makes the runs"
         raise CampaignError(
             f"{directory} has no results of a campaign ({path.name}: {error.strerror}); expected a directory of "
-            "`measure run`, or a campaign file" + (advice if (directory / "partition.yaml").is_file() else "")
+            f"`measure run`, or a campaign file{_advice(directory)}"
         ) from None
     try:
         saved = json.loads(text)
@@ -76,12 +75,25 @@ def load_plan(directory: Path) -> Plan:
             History.from_json(saved["history"]),
             tuple(saved["settings"]),
             _builds_from_json(saved["second_builds"]),
+            saved.get("program_digest", ""),  # plans of earlier versions have none
         )
     except (ValueError, KeyError, TypeError, ValidationError) as error:
         raise CampaignError(
             f"{path} is damaged ({type(error).__name__}); delete it and give the campaign file instead: "
             "`measure report CAMPAIGN.yaml --out DIR`, which does not know of earlier looks at the results"
         ) from None
+
+
+def _advice(directory: Path) -> str:
+    """What a directory without a plan is, if it has results of another command, and where its verdicts are."""
+    partition = directory / "partition.yaml"
+    if partition.is_file():
+        return f"; it is of `measure partition`: `measure run {shlex.quote(str(partition))}` makes the runs"
+    command = command_of(directory)
+    pages = [name for name in ("report.html", "compare.html", "trace.html", "phases.html", "partition.html")
+             if (directory / name).is_file()]  # fmt: skip
+    what = f"; what it found is in {directory / pages[0]}" if pages else ""
+    return f"; it is of `{command}`, which keeps no runs{what}" if command else ""
 
 
 def _builds_as_json(builds: Mapping[str, Sequence[BuildFacts]]) -> dict[str, Any]:

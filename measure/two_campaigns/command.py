@@ -111,8 +111,9 @@ def _print(console: Console, found: CampaignsCompared) -> None:
     """Print tables that fit the terminal, after what is to be read first."""
     for sentence in found.invalidating:
         console.print(f"!! {escape(sentence)}", style="bold red", highlight=False)
-    if found.notice:
-        console.print(found.notice, style="yellow", highlight=False, markup=False)
+    first = [*([found.notice] if found.notice else []), *found.unlike]
+    for sentence in first:
+        console.print(sentence, style="yellow", highlight=False, markup=False)
     headings = ("variant", "before", "after", "difference of\nthe changes", "p (all\npairs)")
     rows = [
         (
@@ -144,7 +145,7 @@ def _print(console: Console, found: CampaignsCompared) -> None:
         print_table(console, "What differs between the designs", ("setting", "before", "after"), facts)
     else:
         console.print("The two designs are the same.", highlight=False)
-    for finding in found.findings[len(found.invalidating) + (1 if found.notice else 0) :]:
+    for finding in found.findings[len(found.invalidating) + len(first) :]:
         console.print(f"- {escape(finding)}", highlight=False)
 
 

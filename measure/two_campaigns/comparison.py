@@ -28,7 +28,7 @@ from measure.runs.plan import Plan
 from measure.stats.correlation import MOST_AT_CEILING, RHO_CEILING, fisher_z, share_at_ceiling, spearman
 from measure.two_campaigns.across import AcrossRuns, common_duplicates
 from measure.two_campaigns.change_test import FEWEST_RUNS, compare_changes, smallest_p
-from measure.two_campaigns.design_facts import DesignFact, different_programs, differing_facts
+from measure.two_campaigns.design_facts import DesignFact, differing_facts, unlike_designs
 from measure.two_campaigns.repeated_runs import repeated_variants
 from measure.two_campaigns.variant_change import NotCompared, PairChange, SideVerdicts, VariantChange
 from measure.verdict_files.summary_file import read_summary
@@ -42,11 +42,11 @@ NULL_HYPOTHESIS = (
 @dataclass(frozen=True)
 class CampaignsCompared:
     """Two campaigns compared. ``only_before``, ``only_after``: variants that the other campaign does not have;
-    ``notes``: sentences on runs and metrics that are left out; ``campaign_file``: of the second campaign; ``programs``:
-    the names of both programs where they are not two versions of one; ``repeated``: variants of which, and of whose
-    baselines, one campaign has only runs that the other has, too; ``invalidating``: what makes figures or verdicts of
-    either campaign wrong, such as a control that failed; ``without_runs``: variants of both campaigns that ``variants``
-    lacks because either has no run of them."""
+    ``notes``: sentences on runs and metrics that are left out; ``campaign_file``: of the second campaign; ``unlike``:
+    sentences on what alone makes relations differ, such as another program; ``repeated``: variants of which, and of
+    whose baselines, one campaign has only runs that the other has, too; ``invalidating``: what makes figures or
+    verdicts of either campaign wrong, such as a control that failed; ``without_runs``: variants of both campaigns that
+    ``variants`` lacks because either has no run of them."""
 
     before: str
     after: str
@@ -59,7 +59,7 @@ class CampaignsCompared:
     delta: float
     alpha: float
     campaign_file: str = ""
-    programs: tuple[str, str] | None = None
+    unlike: tuple[str, ...] = ()
     repeated: tuple[str, ...] = ()
     invalidating: tuple[str, ...] = ()
     without_runs: tuple[NotCompared, ...] = ()
@@ -78,25 +78,20 @@ class CampaignsCompared:
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """Sentences: what makes a campaign wrong, that the runs are the same or the programs differ, the variants, the
-        gravest first, then what is left out."""
+        """Sentences: what makes a campaign wrong, that the runs are the same, or what alone makes relations differ, the
+        variants, the gravest first, then what is left out."""
         alone = [
             f"{', '.join(names)}: only in {side}, so not compared."
             for names, side in ((self.only_before, self.before), (self.only_after, self.after))
             if names
         ]
-        other = [
-            f"{self.before} measures {self.programs[0]}, and {self.after} {self.programs[1]}: their relations differ "
-            "without any instrumentation, so a difference says how two programs react, not what a new version of one "
-            "or another set of metrics does."
-        ] if self.programs else []  # fmt: skip
         same = [
             f"{', '.join(self.repeated)}: runs and baselines have the same numbers in both campaigns, as the program "
             "is the same, so that no difference can show."
         ] if self.repeated and not self.notice else []  # fmt: skip
         first = [self.notice] if self.notice else []
         variants = [*(one.text for one in self.variants), *(one.text for one in self.without_runs)]
-        return (*self.invalidating, *first, *other, *variants, *same, *alone, *self.notes)
+        return (*self.invalidating, *first, *self.unlike, *variants, *same, *alone, *self.notes)
 
 
 @dataclass(frozen=True)
@@ -206,7 +201,8 @@ def compare_results(
         str(before), str(after), metrics, tuple(sorted(variants, key=lambda one: order[one.verdict])),
         differing_facts(first.plan, second.plan),
         tuple(name for name in sets[0] if name not in sets[1]), tuple(name for name in sets[1] if name not in sets[0]),
-        tuple(notes), delta, alpha, second.plan.campaign_file, different_programs(first.plan, second.plan), repeated,
+        tuple(notes), delta, alpha, second.plan.campaign_file,
+        unlike_designs(first.plan, second.plan, (str(before), str(after))), repeated,
         tuple(f"{side.directory}: {one}" for side in sides for one in side.summary.get("invalidating", ())),
         without_runs,
     )  # fmt: skip

@@ -9,8 +9,10 @@ from typing import Any
 
 import yaml
 
+from measure.perturbation.wording import unlike_records, unlike_sampling
 from measure.run_types import BASELINE
 from measure.runs.plan import Plan
+from measure.runs.program_identity import different_programs
 
 _ABSENT = "-"
 _MOST_MACHINE_FACTS = 12
@@ -36,23 +38,38 @@ def differing_facts(before: Plan, after: Plan) -> tuple[DesignFact, ...]:
     return tuple(one for one in facts if one is not None)
 
 
-def different_programs(before: Plan, after: Plan) -> tuple[str, str] | None:
-    """The names of the programs of the two campaigns, unless one of them has a file of the other, or the same name."""
-    names = [_program_names(plan) for plan in (before, after)]
-    return None if names[0] & names[1] else (_joined(names[0]), _joined(names[1]))
-
-
-def _program_names(plan: Plan) -> frozenset[str]:
-    program = plan.campaign.program
-    if program.catalogue:
-        return frozenset([program.catalogue])
-    if program.binary:
-        return frozenset([PurePath(program.binary).name])
-    return frozenset(path.name for path in (program.source, *program.sources) if path is not None)
-
-
-def _joined(names: frozenset[str]) -> str:
-    return ", ".join(sorted(names))
+def unlike_designs(before: Plan, after: Plan, names: tuple[str, str]) -> tuple[str, ...]:
+    """Sentences on what alone makes relations differ in the two campaigns, whatever the counters do: another program,
+    machine, input or cut of the records. ``names``: of the campaigns, for the reader."""
+    first, second = names
+    plans, found = (before, after), []
+    if programs := different_programs(before, after):
+        found.append(
+            f"{first} measures {programs[0]}, and {second} {programs[1]}: their relations differ without any "
+            "instrumentation, so a difference says how two programs react, not what a new version of one or another "
+            "set of metrics does."
+        )
+    samplings = [plan.campaign.sampling for plan in plans]
+    if samplings[0].interval != samplings[1].interval:
+        found.append(unlike_records([f"{one.described} in {name}" for one, name in zip(samplings, names, strict=True)]))
+    if samplings[0].mode != samplings[1].mode:
+        modes = " and ".join(f"{one.mode} in {name}" for one, name in zip(samplings, names, strict=True))
+        found.append(unlike_sampling(modes))
+    if before.machine_text != after.machine_text:
+        machines = [PurePath(plan.campaign.machine_name).name for plan in plans]
+        what = " and ".join(machines) if machines[0] != machines[1] else f"two descriptions of {machines[0]}"
+        found.append(
+            f"The machines differ ({what}): relations differ between machines without any instrumentation, so a "
+            "difference may say how two machines react, not two versions of the counters."
+        )
+    inputs = [(plan.campaign.program.args, plan.campaign.program.size) for plan in plans]
+    if inputs[0] != inputs[1] and not programs:
+        words = [" ".join(map(str, args)) or size or "none" for args, size in inputs]
+        found.append(
+            f"The programs have other arguments ({words[0]} in {first}, {words[1]} in {second}): this alone changes "
+            "correlations."
+        )
+    return tuple(found)
 
 
 def _program(before: Plan, after: Plan) -> DesignFact | None:

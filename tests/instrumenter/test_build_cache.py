@@ -301,3 +301,24 @@ def test_a_build_of_another_instrumenter_is_not_taken(module: ModuleType, monkey
     assert key() == before
     monkeypatch.setattr(module, "generator_digest", lambda: "another")
     assert key() != before
+
+
+def test_the_digest_of_a_program_is_the_same_in_any_folder(tmp_path: Path) -> None:
+    """It tells two versions of a program apart, and no copies: of places, comments and metrics it knows nothing."""
+
+    def digest(folder: str, text: str, flags: tuple[str, ...] = ("-O2",)) -> str:
+        path = tmp_path / folder / "program.c"
+        path.parent.mkdir()
+        path.write_text(text)
+        (path.parent / "own.h").write_text("static const char *where(void) { return __FILE__; }\n")
+        chosen = (*flags, f"-I{path.parent}")
+        preprocessed = build_module.preprocess_all([path], chosen, Toolchain(GUEST_TARGET))
+        return Recipe(preprocessed, chosen, placement="cache_line" if folder == "b" else "packed").program_digest
+
+    text = "#include \"own.h\"\nint main(void) { return where()[0] == '/'; }\n"
+    first = digest("a", text)
+    assert digest("b", text + "/* The same. */\n\n") == first
+    assert digest("c", text.replace("== '/'", "== '.'")) != first
+    assert digest("d", text, ("-O1",)) != first
+    project = Project(tmp_path / "a", "make", "program")
+    assert ProjectRecipe(project, "tree").program_digest != ProjectRecipe(project, "another tree").program_digest

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -322,13 +323,54 @@ def test_phases_on_a_machine_say_what_the_command_says(tmp_path: Path) -> None:
         measure.phases(tmp_path / "e.bb", machine=MACHINE)
 
 
+@pytest.mark.parametrize(
+    ("format_name", "page", "told"),
+    [
+        (
+            "perturbation-perturb-2",
+            "report.html",
+            "it is of `measure perturb`, which keeps no runs; what it found is in ",
+        ),
+        ("perturbation-comparison-1", "compare.html", "it is of `measure compare`, which keeps no runs; what it"),
+        ("perturbation-phases-1", "none.html", "it is of `measure phases`, which keeps no runs$"),
+        ("another-1", "report.html", "or a campaign file$"),
+    ],
+)
+def test_a_directory_of_another_command_is_named(tmp_path: Path, format_name: str, page: str, told: str) -> None:
+    (tmp_path / "found.json").write_text(json.dumps({"format": format_name}))
+    (tmp_path / page).touch()
+    with pytest.raises(measure.CampaignError, match=told):
+        measure.load(tmp_path)
+
+
 def test_cycle_close_trace_and_its_deviation(tmp_path: Path) -> None:
     write_campaign(tmp_path)
     trace = measure.cycleclose(tmp_path / "demo.c", machine=MACHINE, interval_instructions=10_000, validate=True)
     assert trace.ending is None
     assert set(trace.table["category"]) <= {"simulated", "matched", "unsampled"}
     assert trace.deviation is not None
-    assert trace.deviation.set_index("metric")["deviation_percent"]["cpi"] < 20
+    deviation = trace.deviation.set_index("metric")["deviation_percent"]["cpi"]
+    assert deviation < 20
+    estimated, actual = (trace.table[name] for name in ("cpi", "actual_cpi"))
+    assert 100 * (abs(estimated - actual) / actual).mean() == pytest.approx(deviation)
+    assert {"actual_cycles", "actual_l1d_hit_rate", "actual_energy_nj_per_instruction"} <= set(trace.table.columns)
+    assert trace.events is not None
+    events = trace.events.set_index("event")
+    assert events["full"]["cycles"] == pytest.approx(trace.table["actual_cycles"].sum(), abs=1)
+    assert events["estimated"]["cycles"] == pytest.approx(trace.table["cycles"].sum())
+    off = 100 * (events["estimated"] / events["full"] - 1)
+    assert events["off_percent"]["cycles"] == pytest.approx(off["cycles"], abs=0.01)
+    assert trace.full_seconds is not None
+    assert "urthest off of the " in trace.findings[0] or "Far off: " in trace.findings[0]
+    again = [one for one in trace.findings if "simulated although there was an estimate" in one]
+    assert len(again) == bool(len(trace.sampled_again))
+    if again:
+        assert f"{trace.sampled_again.mean():.1f}% of CPI off on average" in again[0] or "far off" in again[0]
+    assert all(escape(one) in trace._repr_html_() for one in trace.findings)
+    plain = measure.cycleclose(tmp_path / "demo.c", machine=MACHINE, interval_instructions=10_000)
+    assert (plain.deviation, plain.events, plain.full_seconds) == (None, None, None)
+    assert plain.findings == trace.findings[1:]
+    assert list(trace.table.columns[: len(plain.table.columns)]) == list(plain.table.columns)
     with pytest.raises(measure.CampaignError, match="unexpected keyword argument 'treshold'"):
         measure.cycleclose(tmp_path / "demo.c", machine=MACHINE, treshold=0.1)
     with pytest.raises(measure.CampaignError, match="expected a shorter interval"):

@@ -181,3 +181,20 @@ def test_the_checks() -> None:
     check_flag("f", False)
     with refused("p: got b'a', expected a path"):
         path_of("p", b"a")
+
+
+def test_columns_without_numbers() -> None:
+    """A bare ValueError and an AttributeError of pandas; and the imaginary parts were dropped."""
+    text, many = FRAME.assign(loads="x"), pd.concat([FRAME, FRAME[["loads"]]], axis=1)
+    with pytest.raises(measure.MeasureError, match=r"^b: column 'loads': got values of type .*, expected real numbers"):
+        library.align(FRAME, text, metrics=["loads"])
+    for arguments in ({}, {"metrics": ["loads"]}):
+        with pytest.raises(measure.MeasureError, match=r"^a: loads named more than once: expected one column a metric"):
+            library.align(many, FRAME, **arguments)
+    parts = FRAME.assign(loads=FRAME["loads"] + 1j)
+    of_parts = "column 'loads': got values of type complex128, expected real numbers"
+    with pytest.raises(measure.MeasureError, match=of_parts):
+        library.align(parts, parts, metrics=["loads"])
+    with pytest.raises(measure.MeasureError, match=of_parts):
+        library.perturb([parts] * 2, [parts])
+    assert library.align(FRAME.convert_dtypes(), FRAME).cost == 0

@@ -247,6 +247,42 @@ def test_runs_that_do_not_belong_together_are_refused() -> None:
         merge_runs(baseline, [foreign])
 
 
+def test_input_files_are_the_same_by_their_content(tmp_path: Path) -> None:
+    """A copy of a campaign in another folder has other paths, and its runs were refused."""
+    paths = [tmp_path / name for name in ("one", "copy", "other")]
+    for path, text in zip(paths, ("a", "a", "b"), strict=True):
+        path.write_text(text)
+    first, run = stretched(np.ones(30, np.int64))
+
+    def reading(one: Run, path: Path) -> Run:
+        return replace(one, spec=replace(one.spec, stdin=str(path), files=(("/in", str(path)),)))
+
+    assert merge_runs(reading(first, paths[0]), [reading(run, paths[1])]).metrics[-1] == "work"
+    for path in (paths[2], tmp_path / "none"):
+        with pytest.raises(MergeError, match="differ in their stdin"):
+            merge_runs(reading(first, paths[0]), [reading(run, path)])
+    more = replace(run, spec=replace(run.spec, files=(("/in", str(paths[0])),)))
+    with pytest.raises(MergeError, match="differ in their files"):
+        merge_runs(first, [more])
+
+
+def test_records_that_are_cut_otherwise_are_told_first() -> None:
+    baseline, run = stretched(np.ones(40, np.int64))
+    merged = merge_runs(baseline, [run], verdicts={"variant": "perturbed"})
+    assert len(merged.warnings) == 1
+    other = replace(run, spec=replace(run.spec, interval=20_000, interval_unit="instructions", sampling_mode="signal"))
+    merged = merge_runs(baseline, [other], verdicts={"variant": "perturbed"}, notes=["Read this first."])
+    assert merged.warnings[:3] == (
+        "Read this first.",
+        "Records are not of one length (1,000 cycles in baseline/0, 20,000 instructions in variant/0): this alone "
+        "changes correlations; sample all runs alike.",
+        "Records are not taken in one way (mode ideal in baseline/0 and signal in variant/0): a handler of signals is "
+        "in the traces of one of them only, which alone changes correlations; sample all runs alike.",
+    )
+    assert merged.table().attrs["warnings"] == list(merged.warnings)
+    assert merged.values[:, -1].sum() == run.trace.values[:, -1].sum()
+
+
 def test_alignment_error_knows_the_truth() -> None:
     times = np.ones(60, np.int64)
     times[20:30] = 2

@@ -10,9 +10,11 @@ import pytest
 from click.testing import CliRunner, Result
 from markupsafe import escape
 
+import measure as measure_library
 from measure.cli import _Commands
 from measure.merging.cli import merge
-from measure.merging.command import load_results
+from measure.merging.command import labels, load_results
+from measure.merging.merge_runs import MergeError
 from measure.runs.executor import Outcome, execute_plan
 from tests.measure.demo_program import source_file
 from tests.measure.report.page_structure import csv_in, figures_without_caption_or_data, problems
@@ -215,6 +217,97 @@ def test_several_directories_bring_their_hardware_metrics(results: Path, tmp_pat
         f"more:{run.spec.variant}/{run.spec.replicate}": run.trace.columns(("PAPI_L1_DCM",)).sum() for run in other
     }
     assert table["PAPI_L1_DCM"].sum() == totals[source]
+
+
+def test_directories_of_one_last_name_keep_their_verdicts_and_columns(results: Path, tmp_path: Path) -> None:
+    """The verdict on the variant of one directory stood beside the metric of the other, and a column was lost."""
+    for folder, metric, verdict in (("x", "steps", "perturbed"), ("y", "walks", "equivalent")):
+        (tmp_path / folder).mkdir()
+        text = CAMPAIGN.replace("rounds", metric).replace("{light: [steps], other: [calls]}", "{v: [steps]}")
+        text = text.replace("{light: [walks], other: [calls]}", "{v: [walks]}")
+        make_results(tmp_path / folder, text, "s")
+        verdicts = {"schema": 2, "variants": {"v": {"verdict": verdict}}}
+        (tmp_path / folder / "s/summary.json").write_text(json.dumps(verdicts))
+    done = measure(results, tmp_path / "x/s", tmp_path / "y/s", "--out", tmp_path / "m.csv")
+    assert done.exit_code == 0, done.output
+    about = json.loads((tmp_path / "m.metadata.json").read_text())["metrics"]
+    told = {metric: (about[metric]["run"][:-1], about[metric]["verdict"]) for metric in ("steps", "walks")}
+    assert told == {"steps": ("x/s:v/", "perturbed"), "walks": ("y/s:v/", "equivalent")}
+    columns = list(pd.read_csv(tmp_path / "m.csv").columns)
+    assert {f"records:{about[metric]['run']}" for metric in ("steps", "walks")} <= set(columns)
+    twice = measure(results, tmp_path / "x/s", tmp_path / "x/../x/s")
+    assert twice.exit_code == 2
+    assert "/x/../x/s twice, expected directories of different results" in twice.output.replace("\n", "")
+
+
+def other_campaign(folder: Path, program: str, name: str = "demo.c") -> Path:
+    """Results of ``program`` with a metric that the other campaigns of this module lack."""
+    folder.mkdir()
+    (folder / name).write_text(program)
+    text = CAMPAIGN.replace("demo.c", name).replace("rounds", "more").replace("other: [calls]", "")
+    make_results(folder, text)
+    return folder / "out"
+
+
+def test_runs_of_different_programs_are_refused(results: Path, tmp_path: Path) -> None:
+    """Their counts were put on the records of the first program without a word."""
+    other = other_campaign(tmp_path / "p", PROGRAM.replace("9", "8"), "lookup.c")
+    done = measure(results, other)
+    assert done.exit_code == 1
+    assert f"{results} measures demo.c, and {other} lookup.c: expected the same program on the same" in done.output
+    with pytest.raises(MergeError, match=r"measures demo\.c, and .* lookup\.c"):
+        measure_library.merge([results, other])
+
+
+def test_runs_of_two_versions_of_a_program_are_refused(results: Path, tmp_path: Path) -> None:
+    other = other_campaign(tmp_path / "p", PROGRAM.replace("i < 9", "i < 8"))
+    done = measure(results, other)
+    assert done.exit_code == 1
+    assert f"{results} and {other} measure two versions of demo.c: its sources, flags" in done.output
+
+
+@pytest.mark.parametrize("name", ["demo.c", "copy.c"])
+def test_one_program_in_two_folders_is_merged(tmp_path: Path, name: str) -> None:
+    """Comments, and paths of sources as `assert` has them, make no other program; nor does another file name."""
+    program = "#include <assert.h>\nint one = 1;\n" + PROGRAM.replace("return", "assert(one); return")
+    first = other_campaign(tmp_path / "p", program if name == "demo.c" else PROGRAM)
+    (tmp_path / "q").mkdir()
+    (tmp_path / "q" / name).write_text((program + "// A copy.\n") if name == "demo.c" else PROGRAM)
+    text = CAMPAIGN.replace("variants: {light: [rounds], other: [calls]}", "variants: {other: [calls]}")
+    make_results(tmp_path / "q", text.replace("demo.c", name))
+    merged = measure_library.merge([first, tmp_path / "q/out"])
+    assert {"more", "calls"} <= set(merged.columns)
+    assert not any("two versions" in warning for warning in merged.attrs["warnings"])
+
+
+def test_where_it_is_not_known_whether_two_programs_are_one_that_is_said_first(results: Path, tmp_path: Path) -> None:
+    """As for plans of earlier versions, which have no digest of the program."""
+    other = other_campaign(tmp_path / "p", PROGRAM.replace("i < 9", "i < 8"))
+    plan = json.loads((other / "plan.json").read_text())
+    del plan["program_digest"]
+    (other / "plan.json").write_text(json.dumps(plan))
+    done = measure(results, other, "--out", tmp_path / "m.csv")
+    assert done.exit_code == 0, done.output
+    sentence = f"{results} and {other} may measure two versions of demo.c: the programs without counters were built in"
+    assert json.loads((tmp_path / "m.metadata.json").read_text())["warnings"][0].startswith(sentence)
+    assert "- " + sentence[:30] in done.output
+    page = (tmp_path / "m.html").read_text()
+    assert page.index("may measure two versions") < page.index("The metrics over time")
+
+
+@pytest.mark.parametrize(
+    ("directories", "expected"),
+    [
+        (["/r/a"], ["a"]),
+        (["/r/a", "/r/b", "/q/c"], ["a", "b", "c"]),
+        (["/r/x/s", "/r/y/s", "/r/t"], ["x/s", "y/s", "t"]),
+        (["/s", "/r/s", "/q/r/s"], ["/s", "/r/s", "q/r/s"]),
+    ],
+)
+def test_the_label_of_a_directory_is_the_shortest_end_that_no_other_has(
+    directories: list[str], expected: list[str]
+) -> None:
+    assert labels([Path(one) for one in directories]) == tuple(expected)
 
 
 def test_a_directory_of_baselines_alone_brings_its_hardware_metrics(results: Path, tmp_path: Path) -> None:
