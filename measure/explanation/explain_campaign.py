@@ -94,10 +94,10 @@ def _outlook(
 
 
 def _write(found: Explained, plan: Plan, directory: Path) -> None:
-    """Write page, data, and the campaign file of each best remedy that helps."""
+    """Write page, data, and for each variant the campaign file of `Explanation.written`."""
     campaign = plan.campaign
     for one in found.explanations:
-        if one.remedies and one.remedies[0].campaign:
-            write_remedy(campaign, one.variant, one.remedies[0], directory / f"{one.variant}.yaml")
+        if one.written is not None:
+            write_remedy(campaign, one.variant, one.written, directory / f"{one.variant}.yaml")
     write_result(directory / FILE, as_json(found.explanations, found.fine, plan.history.design))
     write_text_atomically(directory / "explain.html", render_page(campaign.name, found.explanations, found.fine))

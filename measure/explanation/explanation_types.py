@@ -180,8 +180,9 @@ class Remedy:
     ``name``, ``about``: what was tried; ``verdict``: the worst over the runs that it takes; ``perturbation``: that
     verdict's, in pairs with the plain program's runs; ``left``: largest change of z over all
     relations; ``cycles_percent``: overhead over the plain program, of the costliest one of the programs
-    that it runs, the mean over pairs of runs; ``gives_up``: what it costs beside time;
-    ``campaign``: changes of the campaign file, by key, empty where a campaign cannot say it; ``confirming_pairs``:
+    that it runs, the mean over pairs of runs; ``gives_up``: what it costs beside
+    time, in words that can follow "it gives up"; ``campaign``: changes of the campaign file, by key, empty where no
+    software metric is left to collect; ``confirming_pairs``:
     further pairs of runs that the verdict rests on, 0 if it rests on those by which remedies were ranked;
     ``by_construction``: what the machine counts is, in every pair, what it counts in the plain run, to the event;
     ``on_any_machine``: every metric has a counter that a real machine can run, too.
@@ -251,3 +252,11 @@ class Explanation:
     def n_pairs(self) -> int:
         """Pairs of runs."""
         return len(self.run_z)
+
+    @property
+    def written(self) -> Remedy | None:
+        """The remedy whose campaign file is written: the best one, or where that leaves no software metric to collect,
+        the next one that helps."""
+        if not self.remedies or self.remedies[0].campaign:
+            return next(iter(self.remedies), None)
+        return next((one for one in self.remedies if one.helps and one.campaign), None)

@@ -86,8 +86,9 @@ def try_remedies(
     there, so are the next ones; these share the campaign's level (`CONFIRMING_SHARES`). None is judged again that
     leaves more than `HOPELESS` times delta: the first pairs, which may be too few for verdicts, only choose. Where the
     relations are equivalent by construction with a remedy, that is not judged again, and of those for any machine only
-    the best, if the first pairs show it to be equivalent, and none if one of them is so by construction. ``confirming``
-    is called before remedies are judged again.
+    the best, if the first pairs show it to be equivalent, and none if one of them is so by construction. What leaves no
+    software metric to count is equivalent by construction, too, but spares no judging: it has no campaign.
+    ``confirming`` is called before remedies are judged again.
     """
     known = [(candidate, _needless(candidate, mechanisms)) for candidate in wanted]
     refused = [f"{candidate.name}: {reason}" for candidate, reason in known if reason]
@@ -109,9 +110,12 @@ def try_remedies(
                 refused.append(f"{candidate.name}: {error}")
     ranked.sort(key=lambda one: one[0].rank)
     remedies = [remedy for remedy, _ in ranked]
-    solved = any(one.by_construction for one in remedies)
+    solved = any(one.by_construction and candidate.counts for one, candidate in ranked)
     most = HOPELESS * paired.campaign.delta
-    promising = [n for n, one in enumerate(remedies) if one.verdict not in BROKEN and not one.left > most]
+    promising = [
+        n for n, (one, candidate) in enumerate(ranked)
+        if one.verdict not in BROKEN and not one.left > most and (candidate.counts or not one.by_construction)
+    ]  # fmt: skip
     if solved:
         promising = [n for n in promising if remedies[n].on_any_machine and remedies[n].verdict == "equivalent"]
         if any(remedies[n].by_construction for n in promising):

@@ -23,7 +23,8 @@ _STANDS_IN = 0.9  # rank correlation from which a hardware metric carries the sa
 @dataclass(frozen=True)
 class Candidate:
     """A remedy to try. ``runs_of``: programs that all have to be run, each in runs of its own; the worst verdict
-    counts; ``campaign``: changes of the campaign file; ``against``: mechanisms that it may help against, () for any;
+    counts; ``gives_up``: what is lost, in words that can follow "it gives up"; ``campaign``: changes of the campaign
+    file, empty where no software metric is left; ``against``: mechanisms that it may help against, () for any;
     ``unless``: it is not tried when the remedy of this name helps, which is better in all that it gives up."""
 
     name: str
@@ -33,6 +34,11 @@ class Candidate:
     campaign: Mapping[str, object] = field(default_factory=dict)
     against: tuple[str, ...] = ()
     unless: str = ""
+
+    @property
+    def counts(self) -> bool:
+        """Whether a software metric is left that it counts."""
+        return any(choice.metrics for choice in self.runs_of)
 
 
 def candidates(
@@ -51,7 +57,7 @@ def candidates(
             f"probe for {first}",
             f"the emulated machine does not see the counter of {first}",
             (replace(choice, unseen=(first,)),),
-            "works on the emulated machine only",
+            "real machines, as it works on the emulated one only",
             probe,
             unless=SECOND_RUN,
         )
@@ -63,7 +69,7 @@ def candidates(
                 "probes for all metrics",
                 "the emulated machine does not see the counters",
                 (replace(choice, unseen=choice.metrics),),
-                "works on the emulated machine only",
+                "real machines, as it works on the emulated one only",
                 everything,
                 unless=SECOND_RUN,
             )
@@ -75,7 +81,7 @@ def candidates(
                 f"{first} in a run of its own",
                 f"{', '.join(rest)} in one run, {first} in another",
                 (without, alone),
-                "the metrics are no longer in one trace, unless runs are merged",
+                "one trace with all metrics, unless runs are merged",
                 {"variants": {f"{variant}-rest": list(rest), f"{variant}-{first}": [first]}},
             )
         )
@@ -99,7 +105,7 @@ def candidates(
                 "the plain program's inlining",
                 edited.about,
                 (replace(choice, sources=edited.sources, flags=edited.flags, libraries=edited.libraries),),
-                "the sources have attributes that they did not have",
+                "sources as they are: they get attributes",
                 {
                     "program": {
                         "source": None,
@@ -120,7 +126,7 @@ def candidates(
                 "counters in registers over loops",
                 "the compiler may keep a count in a register until a loop ends",
                 (replace(choice, volatile=False),),
-                "counts arrive at the ends of loops, perhaps records late",
+                "the times of counts: they arrive at the ends of loops, perhaps records late",
                 {"volatile": False},
             )
         )
@@ -140,7 +146,7 @@ def _second_runs(paired: PairedRuns, choice: ProgramChoice, guilty: Sequence[str
             name,
             f"the measured program has no counter of {', '.join(metrics)}; a second run, without timing, counts",
             (replace(choice, second_run=metrics),),
-            "works on the emulated machine only",
+            "real machines, as it works on the emulated one only",
             {"software_metrics": dict.fromkeys(metrics, method)},
             unless="" if metrics == choice.metrics else SECOND_RUN,
         )
@@ -199,7 +205,8 @@ def _cheaper_counters(paired: PairedRuns, choice: ProgramChoice, first: str) -> 
                 "counters in local variables",
                 "each function counts in a local variable, and adds it to the counter when it returns",
                 (_with_specs(choice, local),),
-                "counts arrive at the ends of functions, perhaps records late; exit and longjmp lose them",
+                "the times of counts: they arrive at the ends of functions, perhaps records late; exit and longjmp "
+                "lose them",
                 {"software_metrics": {metric: {"local": True} for metric in local}},
             )
         )
@@ -210,7 +217,8 @@ def _cheaper_counters(paired: PairedRuns, choice: ProgramChoice, first: str) -> 
                 f"one in {PERIOD} events of {first}",
                 f"{PERIOD} is added at every {PERIOD}th event",
                 (_with_specs(choice, sampled),),
-                f"counts are estimates, with a standard error of {standard_error(PERIOD):.1f} events in a record",
+                f"exact counts: they are estimates, with a standard error of {standard_error(PERIOD):.1f} events in a "
+                "record",
                 {"software_metrics": {first: {"sampled": PERIOD}}},
             )
         )

@@ -9,10 +9,17 @@ from measure.explanation.explanation_types import Remedy
 from measure.result_files import write_text_atomically
 from measure.runs.campaign_model import Campaign
 
+FRESH_SEED = 1000
+"""Added to the campaign's seed: runs with its own were looked at, and the next seeds may have been."""
+
 
 def remedy_campaign(campaign: Campaign, variant: str, remedy: Remedy) -> dict[str, Any]:
     """The content of the campaign file: one variant (or those that the remedy splits it into) and its metrics. Paths
-    are absolute."""
+    are absolute.
+
+    It has at least as many runs as the remedy was judged with, and a seed of its own: a campaign of fewer runs, or of
+    those that the explanation was chosen by, may contradict the verdict that recommends it.
+    """
     metrics = campaign.variant_sets()[variant]
     data = campaign.model_dump(mode="json", exclude_defaults=True)
     data.pop("cumulative", None)
@@ -21,6 +28,9 @@ def remedy_campaign(campaign: Campaign, variant: str, remedy: Remedy) -> dict[st
     data["software_metrics"] = {
         metric: spec for metric, spec in data["software_metrics"].items() if metric in metrics
     }  # fmt: skip
+    data["baselines"] = max(campaign.baselines, remedy.perturbation.n_baseline)
+    data["replicates"] = max(campaign.replicates, remedy.perturbation.n_runs)
+    data["seed"] = campaign.seed + FRESH_SEED
     changes = dict(remedy.campaign)
     if "variants" in changes:
         data.pop("variants")
@@ -32,8 +42,10 @@ def write_remedy(campaign: Campaign, variant: str, remedy: Remedy, path: Path) -
     import yaml
 
     header = (
-        f"# {campaign.name}, variant {variant}, with the remedy that `measure explain` found best:\n"
+        f"# {campaign.name}, variant {variant}, with the best remedy that `measure explain` found to write:\n"
         f"# {remedy.name} ({remedy.verdict}).\n"
+        f"# It was judged in {remedy.perturbation.n_runs} pairs of runs. Here are at least as many, with a seed of "
+        "their own:\n# fewer runs may leave the verdict open, and runs that were looked at already say nothing new.\n"
     )
     text = yaml.safe_dump(remedy_campaign(campaign, variant, remedy), sort_keys=False, allow_unicode=True)
     write_text_atomically(path, header + text)

@@ -137,7 +137,7 @@ def remedy_words(remedy: Remedy) -> str:
 def _grounds(remedy: Remedy) -> str:
     """What the verdict on a remedy that helps rests on, and what it costs."""
     if remedy.by_construction:
-        return f"by construction: the machine counts what it counts in the plain run; it {remedy.gives_up}"
+        return f"by construction: the machine counts what it counts in the plain run; it gives up {remedy.gives_up}"
     return (
         f"in {remedy.confirming_pairs} further pairs of runs, at {remedy.cycles_percent:+.1f}% cycles over the plain "
         "program"
@@ -231,9 +231,13 @@ def _remedies(one: Explanation) -> list[Finding]:
         f"Best remedy that was tried: {best.name} ({best.about}); the relations are equivalent with it, "
         f"{_grounds(best)}"
     )
+    if not best.campaign:
+        text += ". It leaves no software metric to collect, so there is no campaign with it to write"
+        if one.written is not None:
+            text += f". The next that helps is {one.written.name} ({one.written.about}), {_grounds(one.written)}"
     file = f"{one.variant}.yaml"
-    unknown = f"; {FOLDER}/{file} is the campaign with it" if best.campaign else ""
-    known = f"; `measure run {RESULTS}/{FOLDER}/{shlex.quote(file)}` runs the campaign with it" if best.campaign else ""
+    unknown = f"; {FOLDER}/{file} is the campaign with it" if one.written else ""
+    known = f"; `measure run {RESULTS}/{FOLDER}/{shlex.quote(file)}` runs the campaign with it" if one.written else ""
     found = [Finding(f"{text}{unknown}.", "remedy", in_results=f"{text}{known}.")]
     others = [remedy for remedy in one.remedies if remedy.on_any_machine]
     if not best.on_any_machine and others:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 from rich.console import Console
 from rich.markup import escape
 
@@ -16,6 +17,7 @@ from measure.console.tables import print_table
 from measure.errors import ArgumentError, CampaignError
 from measure.merging.merge_runs import Merged, MergeError
 from measure.merging.program_progress import EventCurve
+from measure.merging.variant_verdict import BASELINES, VariantVerdict, verdict_in_summary
 from measure.result_files import SUMMARY_NAME
 from measure.run_types import BASELINE, Run
 from measure.runs.plan import Plan
@@ -34,7 +36,7 @@ class Results:
     runs: tuple[Run, ...]
     clock_hz: int
     warnings: tuple[str, ...]
-    verdicts: dict[str, str]
+    verdicts: dict[str, VariantVerdict]
     plan: Plan
     curve: EventCurve | None = None
     alignment: AlignmentSetting = DEFAULT_ALIGNMENT
@@ -170,7 +172,7 @@ def labels(directories: Sequence[Path]) -> tuple[str, ...]:
     return tuple(map(shortest, parts))
 
 
-def _verdicts(directory: Path) -> dict[str, str]:
+def _verdicts(directory: Path) -> dict[str, VariantVerdict]:
     """The verdict of each variant, from summary.json; baselines are equivalent. Empty before `measure run` ended.
 
     Raises `CampaignError` for a summary that is damaged or of another version.
@@ -178,7 +180,7 @@ def _verdicts(directory: Path) -> dict[str, str]:
     if not (directory / SUMMARY_NAME).exists():
         return {}
     variants = read_summary(directory)["variants"]
-    return {BASELINE: "equivalent"} | {name: str(about["verdict"]) for name, about in variants.items()}
+    return {BASELINE: BASELINES} | {name: verdict_in_summary(about) for name, about in variants.items()}
 
 
 def print_merged(console: Console, merged: Merged, warnings: tuple[str, ...]) -> None:
@@ -191,14 +193,16 @@ def print_merged(console: Console, merged: Merged, warnings: tuple[str, ...]) ->
             rows.append((escape(source.metric), merged.metadata()["baseline"], f"{source.total:,}", "", "", ""))
             continue
         aligned = merged.runs[source.run]
-        cost = "" if aligned.align == "progress" else f"{aligned.cost:.3g}"
+        verdict = str(merged.verdict_of(aligned)).replace(" but not ", " but\nnot ").replace(" across ", "\nacross ")
+        left = "" if np.isnan(aligned.relations_left) else f"{100 * aligned.relations_left:.0f}"
         rows.append(
             (
-                escape(source.metric), escape("\n".join(filter(None, (aligned.name, merged.verdict_of(aligned))))),
-                f"{source.total:,}", cost, f"{aligned.distance:.2f}", f"{100 * aligned.stretched_fraction:.1f}",
+                escape(source.metric), escape(f"{aligned.name}\n{verdict}"), f"{source.total:,}",
+                f"{aligned.distance:.2f}", f"{100 * aligned.stretched_fraction:.1f}", left,
             )
         )  # fmt: skip
-    headings = ("metric", "run, verdict\non its variant", "total", "cost", "distance\n\\[sd]", "stretched\n\\[%]")
+    headings = ("metric", "run, verdict\non its variant", "total", "distance\n\\[sd]", "stretched\n\\[%]",
+                "relations\nleft \\[%]")  # fmt: skip
     print_table(console, title, headings, rows, right=range(2, 6))
     for warning in (*merged.warnings, *warnings):
         console.print(f"- {escape(warning)}", style="yellow", highlight=False)

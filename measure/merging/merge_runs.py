@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import filecmp
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -23,7 +23,9 @@ from measure.alignment.setting import DEFAULT_ALIGNMENT, AlignmentSetting
 from measure.arguments import check_word
 from measure.errors import MeasureError
 from measure.merging.program_progress import EventCurve, has_reference_events, progress_boundaries
+from measure.merging.relations_left import WEAKENED, held_out_spreads, relations_left
 from measure.merging.spread import Spread, even_spread_of_path, spread_of_progress
+from measure.merging.variant_verdict import NOT_COMPARED, VariantVerdict
 from measure.perturbation.wording import unlike_records, unlike_sampling
 from measure.run_types import Run
 from measure.stats.correlation import average_ranks
@@ -34,22 +36,14 @@ if TYPE_CHECKING:
 AlignBy = Literal["dtw", "progress"]
 Scale = Literal["zscore", "rank"]
 
-UNKNOWN = "unknown"
-"""Verdict of a variant that was not compared with the baselines."""
 STRETCHED = 3.0
 """Warn of a baseline record that is made of this many or more of a run's records, or of the inverse or fewer."""
-_TRUST = {"equivalent": 0, "not assessable": 1, "inconclusive": 1, UNKNOWN: 1, "changed": 2, "perturbed": 3}
-_DOUBTS = {
-    "perturbed": "collecting this variant perturbs the program; do not relate them to the other metrics",
-    "changed": "collecting this variant changes how metrics relate, by an unknown amount; do not relate them to the "
-    "other metrics before more runs show that the change is small",
-    "inconclusive": "whether collecting this variant perturbs the program is open; relate them to the other metrics "
-    "only with more runs that settle it",
-    "not assessable": "whether collecting this variant perturbs the program cannot be assessed; relate them to the "
-    "other metrics with care",
-}
-"""Warnings of metrics from runs of a variant that is not shown to be equivalent."""
+JUMP = 1.5
+"""Warn of one that is made of so many times the records that its neighbours are made of, or of the inverse or fewer."""
+_NEIGHBOURS = 5  # records before and after
+_STAND_IN_RELATION = 0.5  # that is taken for an example of what is left
 _MOST_NAMES = 3
+_INSTRUCTIONS = "PAPI_TOT_INS"
 
 
 class MergeError(MeasureError):
@@ -65,8 +59,10 @@ class AlignedRun:
     for unrelated ones; compare distances of one alignment method only, since by progress also records that begin at
     different moments count. ``records``: ``(n,)``, the number of the run's records that each baseline record is made
     of, without records in which nothing ran. ``stretched``: half-open ranges of baseline records where that number is
-    at least `STRETCHED` or at most its inverse; ``stretched_fraction``: their fraction of all baseline records.
-    ``estimated_progress``: aligned by progress that is estimated, see `measure.merging.program_progress`.
+    at least `STRETCHED`, or at least `JUMP` times that of the records around, or at most the inverse of either;
+    ``stretched_fraction``: their fraction of all baseline records. ``estimated_progress``: aligned by progress that is
+    estimated, see `measure.merging.program_progress`. ``relations_left``: the share of known relations that is left
+    when one of both metrics is moved as the run's are, see `measure.merging.relations_left`; nan where it is not known.
     """
 
     run: Run
@@ -79,11 +75,28 @@ class AlignedRun:
     stretched: tuple[tuple[int, int], ...]
     stretched_fraction: float
     estimated_progress: bool = False
+    relations_left: float = float("nan")
 
     @property
     def name(self) -> str:
         """Group and replicate."""
         return f"{self.run.spec.variant}/{self.run.spec.replicate}"
+
+    @property
+    def weakens(self) -> bool:
+        """Whether relations of this run's metrics to those of other runs are shown to be weaker in the merged trace."""
+        return self.relations_left < WEAKENED
+
+    @property
+    def left_in_words(self) -> str:
+        """What is left of known relations; "" where it is not known."""
+        if np.isnan(self.relations_left):
+            return ""
+        example = _STAND_IN_RELATION * self.relations_left
+        return (
+            f"of the known relations of hardware metrics, about {self.relations_left:.0%} is left when one of both is "
+            f"taken from {self.name}, so that a correlation of {_STAND_IN_RELATION:.2f} shows as about {example:.2f}"
+        )
 
 
 @dataclass(frozen=True)
@@ -108,7 +121,7 @@ class Merged:
     runs: tuple[AlignedRun, ...]
     sources: tuple[Source, ...]
     values: NDArray[np.int64]
-    verdicts: Mapping[str, str] = field(default_factory=dict)
+    verdicts: Mapping[str, VariantVerdict] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     @property
@@ -119,12 +132,12 @@ class Merged:
     @property
     def warnings(self) -> tuple[str, ...]:
         """The notes, records that are cut otherwise than the baseline's, metrics that counted nothing, alignments by
-        estimated progress, metrics from a run whose variant is not equivalent, and alignments that stretched, so that
-        counts are placed only roughly."""
+        estimated progress, metrics from a run whose variant is not equivalent, or is so with a caveat, relations that
+        alignments weaken, and alignments that stretched, so that counts are placed only roughly."""
         doubtful = [
-            f"{self._metrics_of(n)} from {aligned.name}: {_DOUBTS[self.verdict_of(aligned)]}"
+            f"{self._metrics_of(n)} from {aligned.name}: {doubt}"
             for n, aligned in enumerate(self.runs)
-            if self.verdict_of(aligned) in _DOUBTS
+            for doubt in self._doubts(aligned)
         ]
         stretched = [self._warning(n, aligned) for n, aligned in enumerate(self.runs) if len(aligned.stretched)]
         silent = [source.metric for source in self.sources if not source.total]
@@ -160,9 +173,21 @@ class Merged:
             )
         return found
 
-    def verdict_of(self, aligned: AlignedRun) -> str:
-        """The verdict on the run's variant, `UNKNOWN` without one."""
-        return self.verdicts.get(aligned.run.spec.variant, UNKNOWN)
+    def verdict_of(self, aligned: AlignedRun) -> VariantVerdict:
+        """The verdict on the run's variant, `NOT_COMPARED` without one."""
+        return self.verdicts.get(aligned.run.spec.variant, NOT_COMPARED)
+
+    def _doubts(self, aligned: AlignedRun) -> list[str]:
+        """What speaks against relating the run's metrics to those of other runs."""
+        found = self.verdict_of(aligned).reservations
+        if aligned.weakens:
+            found.append(
+                f"the merge weakens relations to metrics of other runs: {aligned.left_in_words}. Read no absence of a "
+                "relation off this trace. What helps: metrics that are collected in one run, counts from a second run "
+                "(`method: second_run`), which are in the records of the plain one, or longer records and `--align "
+                "progress`"
+            )
+        return found
 
     def _metrics_of(self, number: int) -> str:
         return ", ".join(source.metric for source in self.sources if source.run == number)
@@ -208,7 +233,9 @@ class Merged:
             return {"run": _name(self.baseline), "total": source.total}
         aligned = self.runs[source.run]
         return {
-            "run": aligned.name, "verdict": self.verdict_of(aligned), "total": source.total,
+            "run": aligned.name, "verdict": self.verdict_of(aligned).verdict,
+            "caveat": self.verdict_of(aligned).caveat or None, "total": source.total,
+            "relations_left": None if np.isnan(aligned.relations_left) else aligned.relations_left,
             "align": aligned.align, "channels": list(aligned.channels),
             "cost": None if np.isnan(aligned.cost) else aligned.cost, "distance": aligned.distance,
             "stretched_fraction": aligned.stretched_fraction,
@@ -225,16 +252,16 @@ def merge_runs(
     scale: Scale = "zscore",
     alignment: AlignmentSetting = DEFAULT_ALIGNMENT,
     curve: EventCurve | None = None,
-    verdicts: Mapping[str, str] | None = None,
+    verdicts: Mapping[str, VariantVerdict] | None = None,
     notes: Sequence[str] = (),
 ) -> Merged:
     """One trace with the metrics of ``baseline`` and those that only ``runs`` have.
 
-    A metric that several runs have is taken from a run whose variant is equivalent, if there is one, and among those
-    from the run that aligns best. ``verdicts``: by variant, as in summary.json; ``notes``: see `Merged`. ``align``: by
-    dynamic time warping on ``channels`` (default: the hardware metrics that both have) as ``alignment`` says, or by
-    progress: instructions of the program itself. Raises `MergeError` for runs that do not belong together, and
-    `ArgumentError` for another ``align`` or ``scale``.
+    A metric that several runs have is taken from a run whose variant is equivalent, if there is one, without a caveat,
+    if there is one, and among those from the run that aligns best. ``verdicts``: by variant; ``notes``: see `Merged`.
+    ``align``: by dynamic time warping on ``channels`` (default: the hardware metrics that both have) as ``alignment``
+    says, or by progress: instructions of the program itself. Raises `MergeError` for runs that do not belong together,
+    and `ArgumentError` for another ``align`` or ``scale``.
     """
     check_word("align_by", align, get_args(AlignBy))
     check_word("scale", scale, get_args(Scale))
@@ -256,7 +283,7 @@ def merge_runs(
     ]
     verdicts = dict(verdicts or {})
     # The sort is stable: of equal runs the first given is taken.
-    aligned.sort(key=lambda one: (_TRUST[verdicts.get(one.run.spec.variant, UNKNOWN)], one.distance))
+    aligned.sort(key=lambda one: (verdicts.get(one.run.spec.variant, NOT_COMPARED).rank, one.distance))
     chosen: dict[str, AlignedRun] = {}
     for metric in dict.fromkeys(metric for run in candidates for metric in _metrics(run)):
         if metric not in baseline_metrics:
@@ -271,6 +298,7 @@ def merge_runs(
         number = next(n for n, other in enumerate(used) if other is one)
         sources.append(Source(metric, number, int(own.sum())))
         columns.append(one.spread.counts(own))
+    used = [replace(one, relations_left=_relations_left(baseline, one, scale, alignment)) for one in used]
     return Merged(baseline, tuple(used), tuple(sources), np.concatenate(columns, axis=1), verdicts, tuple(notes))
 
 
@@ -295,12 +323,10 @@ def align_run(
     names = _channels(baseline, run, channels)
     first, second = (normalised_channels(_scaled(one, names, scale), _name(one)) for one in (baseline, run))
     cost, estimated = float("nan"), False
-    # A wait longer than an interval leaves records in which nothing ran: nothing in them can be misplaced. Where no
-    # instructions are known, as on some hosts, none are taken for such.
     ran, baseline_ran = (np.diff(one.trace.boundaries_instructions) > 0 for one in (run, baseline))
     if align == "dtw":
         found = alignment.align(first, second)
-        spread, cost = even_spread_of_path(found.path, ~ran & ran.any()), found.cost
+        spread, cost = even_spread_of_path(found.path, _idle(run)), found.cost
     else:
         counted = _counted_progress(run, baseline, curve)
         spread = spread_of_progress(*(_progress(one, baseline, counted) for one in (baseline, run)))
@@ -308,7 +334,7 @@ def align_run(
     gap = first[:, spread.rows] - second[:, spread.columns]
     distance = float(np.sqrt(np.average((gap**2).mean(axis=0), weights=spread.shares())))
     records = spread.records(ran.astype(np.float64))
-    far = baseline_ran & ((records >= STRETCHED) | (records <= 1 / STRETCHED))
+    far = baseline_ran & is_stretched(records)
     # A baseline record that begins or ends outside the run is cut short, not stretched.
     if align == "progress":
         far[: spread.rows[0] + 1] = far[spread.rows[-1] :] = False
@@ -324,6 +350,42 @@ def align_run(
         float(far.mean()),
         estimated,
     )
+
+
+def is_stretched(records: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Flags ``(n,)``: which records are made of too many or too few of a run's ``records``, see `AlignedRun`."""
+    padded = np.pad(records, _NEIGHBOURS, mode="edge")
+    around = np.median(np.lib.stride_tricks.sliding_window_view(padded, 2 * _NEIGHBOURS + 1), axis=1)
+    by_neighbours = records / np.where(around > 0, around, 1.0)
+    flags = (records >= STRETCHED) | (records <= 1 / STRETCHED)
+    return np.asarray(flags | (by_neighbours >= JUMP) | (by_neighbours <= 1 / JUMP))
+
+
+def _relations_left(baseline: Run, aligned: AlignedRun, scale: Scale, alignment: AlignmentSetting) -> float:
+    """`relations_left` of the hardware metrics, each aligned on others than itself.
+
+    By progress, that is all but the instructions, which are what progress is taken from.
+    """
+    run = aligned.run
+    metrics = _channels(baseline, run, None)
+    spreads = dict.fromkeys(metrics, aligned.spread)
+    if aligned.align == "progress":
+        spreads.pop(_INSTRUCTIONS, None)
+    else:
+        tables = [_scaled(one, aligned.channels, scale) for one in (baseline, run)]
+        for channel in aligned.channels:
+            del spreads[channel]
+        spreads |= held_out_spreads(tables[0], tables[1], aligned.channels, alignment, _idle(run))
+    return relations_left(baseline.trace, run.trace, metrics, spreads)
+
+
+def _idle(run: Run) -> NDArray[np.bool_]:
+    """The run's records in which nothing ran, ``(m,)``; none where no instructions are known, as on some hosts.
+
+    A wait longer than an interval leaves such records: nothing in them can be misplaced.
+    """
+    ran = np.diff(run.trace.boundaries_instructions) > 0
+    return np.asarray(~ran & ran.any())
 
 
 def _metrics(run: Run) -> tuple[str, ...]:

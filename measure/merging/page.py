@@ -7,7 +7,7 @@ import html
 import json
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from measure.errors import CampaignError
 from measure.merging.export import ENDINGS
-from measure.merging.merge_runs import AlignedRun, Merged
+from measure.merging.merge_runs import JUMP, STRETCHED, AlignedRun, Merged
 from measure.report.elements import Step, bullets, data_link, paragraph, section, table, to_do
 from measure.report.page import csv_uri, plain_page, verdict_class
 from measure.report.style import short
@@ -29,6 +29,17 @@ MOST_SHOWN = 10
 """Metrics that are drawn before anything is chosen."""
 MUCH_STRETCHED = 0.01
 """Share of the baseline's records from which another alignment is proposed."""
+WHERE_STRETCHED = (
+    f"a record is made of {STRETCHED:g} or more of the run's records, or of a third of one or less, or of {JUMP:g} "
+    "times as many as the records around it or more, or of so much fewer"
+)
+WITHOUT_ALIGNMENT = (
+    "Collect metrics that are to be related in one run, in a set of counters that is equivalent: their relations need "
+    "no alignment. If the program does the same in each run, `method: second_run` at a software metric in the campaign "
+    "file counts it in the records of the plain program. Longer records with `--align progress` leave more of a "
+    "relation than short ones, as fewer counts are near the ends of records."
+)
+"""What helps where an alignment weakens relations."""
 _HEAD_CHARACTERS = 100_000
 
 
@@ -105,15 +116,40 @@ def render_page(
 
 
 def _verdicts(merged: Merged) -> set[str]:
-    return {merged.verdict_of(one) for one in merged.runs}
+    return {merged.verdict_of(one).verdict for one in merged.runs}
 
 
 def _headline(merged: Merged) -> str:
-    doubtful = [short(source.metric) for source in merged.sources
-                if source.run is not None and merged.verdict_of(merged.runs[source.run]) != "equivalent"]  # fmt: skip
-    if not doubtful:
-        return "Collecting these metrics changes nothing that counts: all may be related to each other."
-    return f"Do not relate these to other metrics before you have read the warnings: {', '.join(doubtful)}."
+    """What may be related to what."""
+
+    def metrics_of(chosen: Callable[[AlignedRun], bool]) -> str:
+        return ", ".join(
+            short(source.metric)
+            for source in merged.sources
+            if source.run is not None and chosen(merged.runs[source.run])
+        )
+
+    doubtful = metrics_of(lambda one: merged.verdict_of(one).verdict != "equivalent")
+    weak = metrics_of(lambda one: merged.verdict_of(one).verdict == "equivalent" and _is_weak(merged, one))
+    parts = []
+    if doubtful:
+        parts.append(f"Do not relate these to other metrics before you have read the warnings: {doubtful}.")
+    if weak:
+        parts.append(
+            f"Relations to metrics of other runs may be weaker here than they are, of {weak}: see the warnings."
+        )
+    if not parts:
+        parts.append("Collecting these metrics changes nothing that counts: all may be related to each other.")
+    least = min((one.relations_left for one in merged.runs if one.relations_left >= 0), default=None)
+    if least is not None:
+        more = " or more" if len(merged.runs) > 1 else ""
+        parts.append(f"Of known relations between metrics of different runs, about {least:.0%}{more} is left.")
+    return " ".join(parts)
+
+
+def _is_weak(merged: Merged, one: AlignedRun) -> bool:
+    """Whether relations of a run's metrics to those of other runs are weakened, or not shown to be as they are."""
+    return one.weakens or bool(merged.verdict_of(one).caveat)
 
 
 def _steps(merged: Merged, directories: Sequence[Path], merged_file: Path, options: Sequence[str]) -> list[Step]:
@@ -136,13 +172,14 @@ def _steps(merged: Merged, directories: Sequence[Path], merged_file: Path, optio
                 "results then."
             )
         )
-    if any(one.stretched_fraction > MUCH_STRETCHED for one in merged.runs) and all(
-        one.align == "dtw" for one in merged.runs
-    ):
+    if any(_is_weak(merged, one) for one in merged.runs):
+        steps.append(Step(WITHOUT_ALIGNMENT))
+    rough = any(one.stretched_fraction > MUCH_STRETCHED or one.weakens for one in merged.runs)
+    if rough and all(one.align == "dtw" for one in merged.runs):
         steps.append(
             Step(
                 "Where an alignment stretches, counts are placed only roughly. Alignment by the program's own "
-                "instructions does not follow noise:",
+                "instructions does not follow noise; see whether more of the known relations is left:",
                 (shlex.join([*again, "--align", "progress", "--out", str(_by_progress(merged_file))]),),
             )
         )
@@ -178,9 +215,9 @@ def _figures(merged: Merged) -> tuple[TraceFigure, ...]:
     metrics = TraceFigure(
         "merged-metrics", edges, "cycles", "record", rows=rows, shown=tuple(order[:MOST_SHOWN]),
         caption="Events in each record: grey, counted in the baseline itself; orange, moved there from another run. "
-        "Shaded: where that run's alignment stretches, so that counts are placed only roughly. See which metrics rise "
-        "and fall together outside the shaded parts. Drag across a plot, or use the buttons, to zoom in. Single "
-        "extremes may run out of the picture.",
+        f"Shaded: where that run's alignment stretches, so that counts are placed only roughly: {WHERE_STRETCHED}. See "
+        "which metrics rise and fall together outside the shaded parts. Drag across a plot, or use the buttons, to "
+        "zoom in. Single extremes may run out of the picture.",
     )  # fmt: skip
     shifts = TraceFigure(
         "alignment", edges, "cycles", "record",
@@ -189,8 +226,7 @@ def _figures(merged: Merged) -> tuple[TraceFigure, ...]:
         ),
         caption="How many records each run has taken up to the end of a record of the baseline, "
         "minus as many as there would be in proportion. Level: both advance alike; rising: the run takes longer there "
-        "than the baseline; falling: it is faster. Shaded: the alignment stretches, because more than three records "
-        "become one, or the inverse.",
+        f"than the baseline; falling: it is faster. Shaded: the alignment stretches: {WHERE_STRETCHED}.",
     )  # fmt: skip
     return (metrics, shifts) if merged.runs else (metrics,)
 
@@ -214,6 +250,7 @@ def _sources(merged: Merged) -> Markup:
         "cost",
         "distance [sd]",
         "stretched",
+        "relations left",
     )
     rows: list[tuple[object, ...]] = []
     data: list[tuple[object, ...]] = []
@@ -221,18 +258,21 @@ def _sources(merged: Merged) -> Markup:
         total = int(merged.values[:, n].sum())
         kept = f"{total:,} (the same)" if total == source.total else f"{total:,} (differs)"
         if source.run is None:
-            rows.append((source.metric, baseline, "the time base", f"{source.total:,}", kept, "", "", ""))
-            data.append((source.metric, baseline, "", source.total, total, "", "", ""))
+            rows.append((source.metric, baseline, "the time base", f"{source.total:,}", kept, "", "", "", ""))
+            data.append((source.metric, baseline, "", source.total, total, "", "", "", "", ""))
             continue
         one = merged.runs[source.run]
-        verdict = merged.verdict_of(one)
-        shown = Markup('<span class="verdict {}">{}</span>').format(verdict_class(verdict), verdict)
+        found = merged.verdict_of(one)
+        verdict, caveat = found.verdict, f", but {found.caveat}" if found.caveat else ""
+        shown = Markup('<span class="verdict {}">{}</span>{}').format(verdict_class(verdict), verdict, caveat)
+        left = "" if np.isnan(one.relations_left) else f"{one.relations_left:.0%}"
         cost = "-" if np.isnan(one.cost) else f"{one.cost:.3g}"
         rows.append((source.metric, one.name, shown, f"{source.total:,}", kept, cost, f"{one.distance:.2f}",
-                     f"{100 * one.stretched_fraction:.1f}%"))  # fmt: skip
+                     f"{100 * one.stretched_fraction:.1f}%", left))  # fmt: skip
         data.append(
-            (source.metric, one.name, verdict, source.total, total, one.cost, one.distance, one.stretched_fraction)
-        )
+            (source.metric, one.name, verdict, source.total, total, one.cost, one.distance, one.stretched_fraction,
+             one.relations_left, found.caveat)
+        )  # fmt: skip
     names = (
         "metric",
         "run",
@@ -242,6 +282,8 @@ def _sources(merged: Merged) -> Markup:
         "cost",
         "distance_sd",
         "stretched_fraction",
+        "relations_left",
+        "caveat",
     )
     return section(
         "Where each metric comes from",
@@ -249,7 +291,9 @@ def _sources(merged: Merged) -> Markup:
         paragraph(
             "Distance: of matched records, in standard deviations of the metrics that they were aligned on; 0 for "
             "equal traces, 1.4 for unrelated ones. Cost: of the warping path. Stretched: share of the baseline's "
-            "records that are made of three or more of the run's, or of a third of one or less.", note=True,
+            f"records where {WHERE_STRETCHED}. Relations left: of the known correlations of two hardware metrics, the "
+            "share that is left when one of both is taken from the run, aligned on others than itself; so much of its "
+            "relations to metrics of other runs is left of a software metric, too.", note=True,
         ),
         Markup('<p class="note">{}</p>').format(data_link("sources", csv_uri(names, data), "Data of this table (CSV)")),
     )  # fmt: skip

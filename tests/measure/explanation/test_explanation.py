@@ -8,6 +8,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from rich.console import Console
 
 from instrumenter.spec.software_metrics import MetricSpec
 from measure.explanation import explained
+from measure.explanation.explain_campaign import Explained, _write
 from measure.explanation.explanation_types import Estimate, Explanation, Part, Remedy, ordered, share_text
 from measure.explanation.page import render_page
 from measure.explanation.remedy_file import remedy_campaign, write_remedy
@@ -22,6 +24,7 @@ from measure.explanation.summary import CYCLES_ARE, as_json, remedy_words, sente
 from measure.explanation.terminal import print_explained
 from measure.runs.campaign_file import load_campaign
 from measure.runs.campaign_model import Campaign
+from measure.runs.plan import Plan
 from tests.measure.explanation.made_up import explanation
 from tests.measure.report.page_structure import csv_in, problems
 
@@ -118,12 +121,12 @@ def test_a_report_gets_the_sentences_with_the_remedy_that_helps_marked(tmp_path:
 def test_a_remedy_by_construction_says_so_and_names_the_best_for_any_machine() -> None:
     one = explanation()
     alike = replace(
-        one.remedies[0], name="counts from a second run", gives_up="needs a second run of 1 s", confirming_pairs=0,
+        one.remedies[0], name="counts from a second run", gives_up="a second run of 1 s", confirming_pairs=0,
         by_construction=True, on_any_machine=False,
     )  # fmt: skip
     one = replace(one, remedies=(alike, *one.remedies))
     text = sentences(one)
-    assert "by construction: the machine counts what it counts in the plain run; it needs a second run" in text[-2]
+    assert "by construction: the machine counts what it counts in the plain run; it gives up a second run" in text[-2]
     assert text[-1].startswith(
         "Of what a real machine can do, too, the best is b (helps; equivalent in 10 further pairs, "
     )
@@ -134,6 +137,31 @@ def test_a_remedy_by_construction_says_so_and_names_the_best_for_any_machine() -
     assert "(=) by construction: the machine counts in every pair of runs what it counts in the plain one" in printed
     assert "by construction" in render_page("made up", [one], {})
     assert as_json([one], {}, "")["variants"]["heavy"]["remedies"][0]["by_construction"] is True
+
+
+def test_a_remedy_that_leaves_nothing_to_collect_says_so_and_the_next_one_is_written(tmp_path: Path) -> None:
+    """The sentence lacked its verb, "it the counts of touch_entries", and no campaign was written, without a word."""
+    one = explanation()
+    stands_in = replace(
+        one.remedies[0], name="BR in place of many", about="rho -0.92", confirming_pairs=0, by_construction=True,
+        gives_up="the counts of many: BR falls as they rise",
+    )  # fmt: skip
+    helps = replace(one.remedies[0], campaign={"software_metrics": {"slides": {"method": "probe"}}})
+    alone, both = (replace(one, remedies=(stands_in, *rest)) for rest in (one.remedies[1:], (helps, one.remedies[1])))
+    text = sentences(alone)[-1]
+    assert "in the plain run; it gives up the counts of many: BR falls as they rise. It leaves no software" in text
+    assert text.endswith("metric to collect, so there is no campaign with it to write.")
+    assert alone.written is None
+    text = sentences(both)[-1]
+    assert (
+        "no campaign with it to write. The next that helps is b (helps), in 10 further pairs of runs, at +0.5%" in text
+    )
+    assert text.endswith("over the plain program; explain/heavy.yaml is the campaign with it.")
+    assert both.written is helps
+    campaign, _ = load_campaign(QUICKSTART)
+    plan = cast(Plan, SimpleNamespace(campaign=campaign, history=SimpleNamespace(design="")))
+    _write(Explained((alone, both), {}, tmp_path), plan, tmp_path)
+    assert load_campaign(tmp_path / "heavy.yaml")[0].software_metrics["slides"].method == "probe"
 
 
 def test_few_pairs_that_can_show_nothing_are_not_called_unchanged() -> None:
@@ -225,6 +253,20 @@ def test_the_campaign_file_of_a_remedy_is_a_campaign(tmp_path: Path) -> None:
     assert loaded.hardware_metrics == campaign.hardware_metrics
     split = Remedy("split", "", "equivalent", judged, 0, 0, "", {"variants": {"rest": ["nodes"], "own": ["slides"]}})
     assert remedy_campaign(campaign, "heavy", split)["variants"] == {"rest": ["nodes"], "own": ["slides"]}
+
+
+def test_the_campaign_of_a_remedy_has_the_runs_that_it_was_judged_with_and_a_fresh_seed(tmp_path: Path) -> None:
+    """Judged in 10 further pairs it was equivalent; its campaign repeated 6 runs of the old seed, and said changed."""
+    campaign, _ = load_campaign(QUICKSTART)
+    judged = replace(explanation().remedies[0].perturbation, n_baseline=10, n_runs=10)
+    remedy = Remedy("probe", "", "equivalent", judged, 0, 0, "", {"placement": "cache_line"}, 10)
+    for own, written in ((6, 10), (10, 10), (14, 14)):
+        fewer = campaign.model_copy(update={"baselines": own, "replicates": own})
+        write_remedy(fewer, "heavy", remedy, tmp_path / "heavy.yaml")
+        loaded = load_campaign(tmp_path / "heavy.yaml")[0]
+        assert (loaded.baselines, loaded.replicates, loaded.pairs) == (written, written, written)
+        assert loaded.seed != campaign.seed
+        assert "# It was judged in 10 pairs of runs." in (tmp_path / "heavy.yaml").read_text()
 
 
 def test_a_share_of_nothing_has_no_sign() -> None:

@@ -71,6 +71,7 @@ class JudgedByName:
         self.alike: set[str] = set()  # equivalent by construction
         self.alike_again: set[str] = set()  # in further pairs
         self.on_any_machine: set[str] = set()  # also if by construction
+        self.counts_nothing: set[str] = set()
         self.shares: dict[str, float] = {}
 
     def try_all(
@@ -79,7 +80,12 @@ class JudgedByName:
         """All remedies that ``names`` lists, against mechanisms of the made-up explanation."""
         wanted = [
             Candidate(
-                name, "", (CHOICE,), "", against=(against or {}).get(name, ()), unless=(unless or {}).get(name, "")
+                name,
+                "",
+                (PLAIN if name in self.counts_nothing else CHOICE,),
+                "",
+                against=(against or {}).get(name, ()),
+                unless=(unless or {}).get(name, ""),
             )
             for name in names
         ]
@@ -160,7 +166,7 @@ def test_what_is_equivalent_by_construction_comes_first_and_spares_judging_the_o
 def test_nothing_is_judged_again_beside_what_is_equivalent_by_construction_on_any_machine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As a hardware metric in place of a counter."""
+    """As a hardware metric in place of one counter of several."""
     runs = JudgedByName(monkeypatch, dict.fromkeys("abc", "equivalent"), dict.fromkeys("abc", "equivalent"))
     runs.alike, runs.on_any_machine, runs.left = {"a", "b"}, {"b"}, {"b": 0.0}
     found = runs.try_all("abc").remedies
@@ -169,6 +175,18 @@ def test_nothing_is_judged_again_beside_what_is_equivalent_by_construction_on_an
         ("b", True, 0),
         ("a", True, 0),
         ("c", False, 0),
+    ]
+
+
+def test_what_leaves_nothing_to_count_does_not_spare_judging_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No campaign can be written with a hardware metric in place of the only counter, so the next remedy matters."""
+    runs = JudgedByName(monkeypatch, dict.fromkeys("ab", "equivalent"), {"b": "equivalent"})
+    runs.alike, runs.on_any_machine, runs.left, runs.counts_nothing = {"a"}, {"a"}, {"a": 0.0}, {"a"}
+    found = runs.try_all("ab").remedies
+    assert runs.again == ["b"]
+    assert [(one.name, one.helps, one.confirming_pairs) for one in found] == [
+        ("a", True, 0),
+        ("b", True, CONFIRMING_PAIRS),
     ]
 
 
@@ -190,6 +208,8 @@ def test_counts_from_a_second_run_leave_what_the_machine_counts(planted: Planted
     wanted = candidates(paired, "all", choice, ["counter"], None)
     assert [one.name for one in wanted[:3]] == [SECOND_RUN, f"{SECOND_RUN} for counter", "probe for counter"]
     assert [one.unless for one in wanted[:3]] == ["", SECOND_RUN, SECOND_RUN]
+    things = ("real", "one", "memory", "nothing", "the", "exact", "sources")  # "it gives up" stands before them
+    assert all(one.gives_up.split()[0] in things for one in wanted)
     assert wanted[1].campaign == {
         "software_metrics": {"counter": {"method": "second_run", "local": None, "sampled": None}}
     }

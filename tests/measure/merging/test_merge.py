@@ -16,6 +16,7 @@ from measure.merging.merge_runs import MergeError, align_run, merge_runs
 from measure.merging.page import shift_of
 from measure.merging.spread import Spread, even_spread_of_path, spread_of_path, spread_of_progress
 from measure.merging.truth import Algorithm, alignment_error, true_positions
+from measure.merging.variant_verdict import VariantVerdict
 from measure.run_types import BASELINE, CounterPlace, Run, RunSpec, Trace
 
 MACHINE = (Path(__file__).parents[3] / "configs" / "machines" / "desktop.yaml").read_text()
@@ -268,10 +269,10 @@ def test_input_files_are_the_same_by_their_content(tmp_path: Path) -> None:
 
 def test_records_that_are_cut_otherwise_are_told_first() -> None:
     baseline, run = stretched(np.ones(40, np.int64))
-    merged = merge_runs(baseline, [run], verdicts={"variant": "perturbed"})
+    merged = merge_runs(baseline, [run], verdicts={"variant": VariantVerdict("perturbed")})
     assert len(merged.warnings) == 1
     other = replace(run, spec=replace(run.spec, interval=20_000, interval_unit="instructions", sampling_mode="signal"))
-    merged = merge_runs(baseline, [other], verdicts={"variant": "perturbed"}, notes=["Read this first."])
+    merged = merge_runs(baseline, [other], verdicts={"variant": VariantVerdict("perturbed")}, notes=["Read this first."])
     assert merged.warnings[:3] == (
         "Read this first.",
         "Records are not of one length (1,000 cycles in baseline/0, 20,000 instructions in variant/0): this alone "

@@ -178,9 +178,12 @@ def test_groups_that_perturb_are_avoided_and_otherwise_warned_of(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
 
-    def judged(light: str, other: str) -> Result:
-        verdicts = {"schema": 2, "variants": {"light": {"verdict": light}, "other": {"verdict": other}}}
-        (results / "summary.json").write_text(json.dumps(verdicts))
+    def judged(light: str, other: str, across: str = "") -> Result:
+        variants = {
+            name: {"verdict": word, "inner": {"verdict": word}, "outer_held_out": {"verdict": across or word}}
+            for name, word in (("light", light), ("other", other))
+        }
+        (results / "summary.json").write_text(json.dumps({"schema": 2, "variants": variants}))
         return measure(results)
 
     shown = judged("perturbed", "equivalent").output
@@ -202,6 +205,12 @@ def test_groups_that_perturb_are_avoided_and_otherwise_warned_of(
     ):
         assert warning in " ".join(judged(verdict, "equivalent").output.split())
     assert "collecting this variant" not in judged("equivalent", "equivalent").output
+    shown = judged("equivalent", "equivalent", across="not assessable").output
+    assert widest_row(shown) <= 80
+    assert "this variant is equivalent, but not assessable across runs" in " ".join(shown.split())
+    assert "all may be related" not in (results / "merged.html").read_text()
+    about = json.loads((results / "merged.metadata.json").read_text())["metrics"]["rounds"]
+    assert (about["verdict"], about["caveat"]) == ("equivalent", "not assessable across runs")
 
 
 def test_several_directories_bring_their_hardware_metrics(results: Path, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from measure.cycle_close.tracer import BY_DEFAULT
 from measure.explanation.page import render_page as explanation_page
 from measure.merging.merge_runs import Merged, merge_runs
 from measure.merging.page import render_page as merged_page
+from measure.merging.variant_verdict import VariantVerdict
 from measure.partitioning.page import NextCommands
 from measure.partitioning.page import next_steps as partition_steps
 from measure.partitioning.page import render_page as partition_page
@@ -133,7 +134,7 @@ def merged_trace() -> Merged:
     index = np.repeat(np.arange(200), times)
     work = np.arange(len(index), dtype=np.int64)
     run = make_run(hardware[index], {"work<b>": work}, variant="heavy")
-    return merge_runs(make_run(hardware), [run], verdicts={"heavy": "perturbed"})
+    return merge_runs(make_run(hardware), [run], verdicts={"heavy": VariantVerdict("perturbed")})
 
 
 def comparison() -> str:
