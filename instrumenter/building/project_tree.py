@@ -47,6 +47,11 @@ while [ $# -gt 0 ]; do
 done
 [ -z "$to" ] || exec cp "$from" "$to"
 """
+_START = "start-program"
+# What the build makes is started like any program: `instrumenter.building.made_programs` sends what is for the guest to
+# the emulator. cmake wants a command for that, nevertheless: without one it neither replaces the names of targets by
+# paths in the commands that it writes, nor runs what it compiles as a test.
+_START_SCRIPT = '#!/bin/sh\nexec "$@"\n'
 _NOT_COPIED = frozenset((".git", ".hg", ".svn"))
 # Variables that would make the program depend on the user's environment.
 _NOT_INHERITED = (
@@ -165,6 +170,8 @@ def write_compilers(folder: Path, target: str = GUEST_TARGET) -> None:
         script.chmod(0o755)
     (folder / "strip").write_text(_STRIP, "utf-8")
     (folder / "strip").chmod(0o755)
+    (folder / _START).write_text(_START_SCRIPT, "utf-8")
+    (folder / _START).chmod(0o755)
     (folder / _NAMED).mkdir()
     for name, variable in TOOL_NAMES.items():
         (folder / _NAMED / name).symlink_to(Path("..") / TOOLS[variable])
@@ -173,6 +180,7 @@ def write_compilers(folder: Path, target: str = GUEST_TARGET) -> None:
         "set(CMAKE_C_COMPILER instrument-cc)\nset(CMAKE_CXX_COMPILER instrument-c++)\n"
         f'set(CMAKE_AR "{folder}/instrument-ar" CACHE FILEPATH "")\n'
         f'set(CMAKE_RANLIB "{folder}/instrument-ranlib" CACHE FILEPATH "")\n'
+        f'set(CMAKE_CROSSCOMPILING_EMULATOR "{folder}/{_START}" CACHE FILEPATH "")\n'
         f'set(CMAKE_FIND_ROOT_PATH "{folder}/target")\nset(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)\n'
         + "".join(f"set(CMAKE_FIND_ROOT_PATH_MODE_{n} ONLY)\n" for n in ("LIBRARY", "INCLUDE", "PACKAGE"))
         + f'set(CMAKE_USER_MAKE_RULES_OVERRIDE "{folder}/static.cmake")\n'
