@@ -56,6 +56,7 @@ from instrumenter.wrapper.plain_compile import (
     preprocessor_words,
     root_flags,
 )
+from instrumenter.wrapper.shared_libraries import begin_of, find_library, write_archive
 
 _LINKED = re.compile(r"\.(o|obj|a|lib|so|so\.[\d.]+)$")
 """Names that zig takes for objects, archives and shared libraries."""
@@ -143,11 +144,15 @@ class Wrapper:
         words = [*ALWAYS, *self._prefix_map, *self._sections, *self.line.compile_words()]
         dependencies = self.line.dependency_words(place, target)
         inputs = [*self.line.header_words(source), *input_words(self.line, source)]
-        arguments = [*words, stage, *dependencies, "-o", str(made), *inputs]
+        # For -S, zig gives its compiler a -c that this does not use, and with -MD and the like it makes nothing.
+        others = dependencies if stage == "-c" else ["-Wno-unused-command-line-argument"]
+        arguments = [*words, stage, *others, "-o", str(made), *inputs]
         entry, is_made = (
             self._compile_with_counters(source, made, stage, words, dependencies) if counted else (None, False)
         )
         status = 0 if is_made else self._call(arguments, {made: source.words[0]})
+        if status == 0 and not is_made and stage == "-S" and dependencies:
+            self.preprocessed(source, dependencies)
         is_assembled = source.kind is Kind.OTHER_SOURCE and not is_cplusplus_source(source) and stage == "-c"
         if status == 0 and entry is not None and (not is_assembled or has_code(made)):
             self._write_entry(entry)
@@ -257,36 +262,30 @@ class Wrapper:
                         return status
                     inputs.append(str(made))
                     names[made] = token.words[0]
-                elif token.kind is Kind.FILE and (ending := self._missing_ending(token.words[0])):
-                    folder = temporary / str(number)
-                    folder.mkdir()
-                    named = folder / (Path(token.words[0]).name + ending)
-                    named.symlink_to(self.directory.absolute() / token.words[0])
-                    inputs.append(str(named))
-                    names[named] = token.words[0]
                 elif token.kind in (Kind.FILE, Kind.LINKER, Kind.OTHER):
-                    inputs += self._with_path(token)
+                    found = (
+                        token.words[0] if token.kind is Kind.FILE else find_library(self.line, token, self.directory)
+                    )
+                    ending = self._missing_ending(found) if found else ""
+                    if found and ending:
+                        folder = temporary / str(number)
+                        folder.mkdir()
+                        named = folder / (Path(found).name + ending)
+                        named.symlink_to(self.directory.absolute() / found)
+                        inputs.append(str(named))
+                        names[named] = found
+                    else:
+                        inputs += [found] if found else token.words
             return self._link_inputs(inputs, temporary, place, names)
 
     def _missing_ending(self, name: str) -> str:
         """The ending that makes zig take an input for what it is: an object or archive of another name, which zig
         refuses, gcc gives to the linker. "" for a name that zig knows, and for other files."""
-        if _LINKED.search(name):
-            return ""
-        try:
-            with (self.directory / name).open("rb") as file:
-                begin = file.read(8)
-        except OSError:
-            return ""
-        return ".o" if begin[:4] == ELF_MAGIC else ".a" if begin == ARCHIVE_MAGIC else ""
-
-    def _with_path(self, token: Token) -> Sequence[str]:
-        """The words for the linker; ``-l:NAME``, which zig takes for a shared library, as the path of the file."""
-        if token.kind is Kind.LINKER and token.words[0].startswith("-l") and token.value.startswith(":"):
-            folders = [other.value for other in self.line.tokens if other.words[0].startswith("-L")]
-            files = [os.path.join(folder, token.value[1:]) for folder in folders]
-            return [file for file in files if (self.directory / file).is_file()][:1] or token.words
-        return token.words
+        known = _LINKED.search(name)
+        begin = b"" if known and known[1] == "o" else begin_of(self.directory / name)
+        if begin == ARCHIVE_MAGIC and not (known and known[1] in ("a", "lib")):
+            return ".a"
+        return ".o" if begin[:4] == ELF_MAGIC and not known else ""
 
     def _link_inputs(self, inputs: list[str], temporary: Path, place: Path, names: Mapping[Path, str]) -> int:
         """Link ``inputs`` with the runtime objects, and list the program; returns the exit status."""
@@ -306,6 +305,10 @@ class Wrapper:
         status = self._pass_on(self.toolchain.run_link(arguments, self.directory, self.driver), names)
         if status:
             return status
+        if self.line.shared and is_kept:
+            write_archive(made, inputs, self.directory, self.toolchain)
+            move_file(made, place)
+            return 0
         digest = hashlib.sha256(made.read_bytes()).hexdigest()
         move_file(made, place)
         if self.listed and self.spec.metrics and not self.spec.atomic:

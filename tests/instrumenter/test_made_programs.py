@@ -95,7 +95,8 @@ def test_cmake_runs_what_it_makes(project: Path) -> None:
         "add_executable(header header.c)\n"
         "add_custom_command(OUTPUT table.h COMMAND header table.h DEPENDS header)\n"
         "add_executable(app main.c ${CMAKE_BINARY_DIR}/table.h)\ninclude_directories(${CMAKE_BINARY_DIR})\n"
-        "enable_testing()\nadd_test(NAME sum COMMAND app)\nset_tests_properties(sum PROPERTIES PASS_REGULAR_EXPRESSION 9)\n"
+        "enable_testing()\nadd_test(NAME sum COMMAND app)\n"
+        "set_tests_properties(sum PROPERTIES PASS_REGULAR_EXPRESSION 9)\n"
     )
     (project / "header.c").write_text(
         "#include <stdio.h>\nint main(int n, char **words) {\n"
