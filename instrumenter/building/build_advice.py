@@ -60,6 +60,16 @@ _ADVICE = (
         "`{make_tools}`, or as the makefile calls them",
     ),
     (
+        re.compile(r"objcopy: Unable to recognise the format of the input file"),
+        "It changes objects with the objcopy of this machine, which does not know those for {target}. Install one that "
+        "does, as of binutils-riscv64-linux-gnu: `{make_objcopy}`, or as the makefile calls it",
+    ),
+    (
+        re.compile(r": Assembler messages:$", re.M),
+        "It assembles with the program as of this machine. Let the compiler do it: `{make_assembler}`, or as the "
+        "makefile calls it",
+    ),
+    (
         re.compile(r"Exec format error|cannot execute binary file|Syntax error: .*unexpected"),
         "It seems to run a program that it has just made, but that is for another machine than this one. {only_build}",
     ),
@@ -189,6 +199,9 @@ def _advice_on(output: str, target: str, command: str, linked: Sequence[str], tr
         return submodules
     words = {
         "make_tools": with_make_words(command, "LD=$CC AR=$AR"),
+        "target": target,
+        "make_objcopy": with_make_words(command, "OBJCOPY=riscv64-linux-gnu-objcopy"),
+        "make_assembler": with_make_words(command, 'AS="$CC -c"'),
         "make_no_manual": with_make_words(command, "MAKEINFO=true HELP2MAN=true"),
         "make_target": with_make_words(command, "TARGET"),
         "only_build": _only_build(command, linked, output),

@@ -21,7 +21,7 @@ from instrumenter.building.toolchain import GUEST_TARGET
 from instrumenter.errors import SourceError
 
 _COMMANDS = {"instrument-cc": "main_cc", "instrument-c++": "main_cplusplus",
-             "instrument-ar": "main_ar", "instrument-ranlib": "main_ranlib"}  # fmt: skip
+             "instrument-ar": "main_ar", "instrument-ranlib": "main_ranlib", "ld": "main_ld"}  # fmt: skip
 TOOLS = {"CC": "instrument-cc", "CXX": "instrument-c++", "AR": "instrument-ar", "RANLIB": "instrument-ranlib"}
 """Commands of the wrapper, by the variable that names them to a build."""
 TOOL_NAMES = {
@@ -156,11 +156,13 @@ def write_compilers(folder: Path, target: str = GUEST_TARGET) -> None:
     """Write the compiler commands for ``target`` and their description for cmake into ``folder``.
 
     In cmake, libraries that a project makes shared become static ones, in files of their own. ``strip`` is a command
-    that strips nothing.
+    that strips nothing, and ``ld`` one that links objects of the emulated machine partially.
     """
     folder.mkdir()
     package = Path(__file__).parents[2]
     for command, function in _COMMANDS.items():
+        if command == "ld" and target != GUEST_TARGET:
+            continue  # this machine's own is the right one
         code = (
             f"import sys; sys.path.insert(0, {str(package)!r}); "
             f"from instrumenter.wrapper.cli import {function}; {function}()"

@@ -68,12 +68,13 @@ _LANGUAGES = {
     **dict.fromkeys(("ll", "bc"), "LLVM"), **dict.fromkeys(("f", "F", "f90", "F90"), "Fortran"),
 }  # fmt: skip
 _WITH_HEADERS = ("c", "C++", "c++", "a header", "c-header", "c++-header")
-_WITH_VALUE = frozenset((
+WITH_VALUE = frozenset((
     "-o", "-x", "-I", "-D", "-U", "-include", "-imacros", "-isystem", "-iquote", "-idirafter", "-iprefix",
     "-iwithprefix", "-iwithprefixbefore", "-isysroot", "--sysroot", "-L", "-l", "-u", "-z", "-T", "-e", "-Xlinker",
     "-Xpreprocessor", "-Xassembler", "-Xclang", "-mllvm", "-MF", "-MT", "-MQ", "-target", "--param", "-arch", "-A",
     "-aux-info", "-dumpbase", "-rpath", "-soname", "-h", "-wrapper",
 ))  # fmt: skip
+"""Options whose value is the next word."""
 _PREPROCESSOR = re.compile(
     r"-([DUI].*|include|imacros|isystem.*|iquote.*|idirafter.*|iprefix|iwithprefix.*"
     r"|Xpreprocessor|A.*|C|CC|P|H|nostdinc|undef|trigraphs|d[DMNIU]|Wp,.*)"
@@ -220,7 +221,7 @@ def _tokens(arguments: Iterator[str], cplusplus: bool) -> Iterator[Token]:
     """The tokens of expanded arguments. Raises `SourceError` for an option without its value."""
     language = "none"
     for word in arguments:
-        if word in _WITH_VALUE:
+        if word in WITH_VALUE:
             value = next(arguments, None)
             if value is None:
                 raise SourceError(f"{word}: expected a value after it")

@@ -301,6 +301,8 @@ def test_programs_of_a_build_in_other_directories_are_named_from_the_project(dir
         ("/usr/bin/ld: aes.o: error adding symbols: file in wrong format", "`make CC=$CC LD=$CC AR=$AR`"),
         ('./smoke: 2: Syntax error: "(" unexpected', "`make CC=$CC TARGET`"),
         ("bash: ./tests: cannot execute binary file: Exec format error", "`make CC=$CC TARGET`"),
+        ("objcopy: Unable to recognise the format of the input file `a.o'", "`make CC=$CC OBJCOPY=riscv64-linux-gnu-o"),
+        ("a.s: Assembler messages:\na.s:3: Error: no such instruction: `ret'", '`make CC=$CC AS="$CC -c"`'),
         ("make[2]: *** [Makefile:11: test] Error 2", "`make CC=$CC TARGET`"),
         ("error: using shared libraries requires dynamic linking", "`./configure --disable-shared`"),
         ("a.h:3:1: error: unknown type name '__BEGIN_DECLS'", '`export CC="$CC -D__BEGIN_DECLS= -D__END_DECLS="; cat '),
