@@ -1,7 +1,9 @@
-"""Shared libraries of a project become archives, under their own names: programs are linked statically.
+"""Shared libraries of a project have their objects in them, as an archive: programs, which are linked statically, take
+what they need of that.
 
-`write_archive` takes the place of a shared library that was linked. The links of programs find it by its path, or by
-``-l`` and ``-L``, as `find_library` does, and take what they need of it, as from any archive.
+`embedding_object` makes an object that puts the archive into a shared library, in a section that is never loaded. The
+links of programs find the library by its path, or by ``-l`` and ``-L`` as `find_library` does, and link what
+`members_in` finds there in its place.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from instrumenter.building.toolchain import Toolchain
 from instrumenter.errors import SourceError
 from instrumenter.wrapper.arguments import CommandLine, Kind, Token
 
+MEMBERS_SECTION = ".measure.members"
 _BITCODE_MAGIC = b"BC\xc0\xde"  # of an object that is compiled with -flto
 _MEMBERS = (ELF_MAGIC, ARCHIVE_MAGIC, _BITCODE_MAGIC)
 
@@ -29,8 +32,8 @@ def begin_of(path: Path) -> bytes:
 
 
 def find_library(line: CommandLine, token: Token, directory: Path) -> str | None:
-    """The file that ``-lNAME`` or ``-l:FILE`` means: an archive of the project, also one in place of a shared library,
-    or the file of that name. None for other tokens, and for libraries in none of the folders of -L."""
+    """The file that ``-lNAME`` or ``-l:FILE`` means, an archive or shared library of the project, or the file of that
+    name. None for other tokens, and for libraries in none of the folders of -L."""
     if token.kind is not Kind.LINKER or not token.words[0].startswith("-l"):
         return None
     name = token.value
@@ -38,16 +41,34 @@ def find_library(line: CommandLine, token: Token, directory: Path) -> str | None
     names = [name[1:]] if exact else [f"lib{name}.a", f"lib{name}.so"]
     folders = [other.value for other in line.tokens if other.words[0].startswith("-L")]
     files = [os.path.join(folder, each) for folder in folders for each in names]
-    return next(
-        (file for file in files if (begin := begin_of(directory / file)) == ARCHIVE_MAGIC or (exact and begin)), None
-    )
+    begins = ((file, begin_of(directory / file)) for file in files)
+    return next((file for file, begin in begins if begin and (exact or begin.startswith(_MEMBERS))), None)
 
 
-def write_archive(place: Path, inputs: Sequence[str], directory: Path, toolchain: Toolchain) -> None:
-    """Write an archive of the objects among ``inputs``, words for the linker, and of all members of the archives, to
-    ``place``. Raises `SourceError`."""
+def embedding_object(inputs: Sequence[str], folder: Path, directory: Path, toolchain: Toolchain) -> Path:
+    """Make an object in ``folder`` that puts an archive into a shared library: of the objects among ``inputs``, words
+    for the linker that runs in ``directory``, and of all members of the archives. Raises `SourceError`."""
     members = [word for word in inputs if not word.startswith("-") and begin_of(directory / word).startswith(_MEMBERS)]
-    place.unlink(missing_ok=True)  # the linker's, to which members would be added
-    status, _, errors = toolchain.run_tool("ar", ["qcLs", str(place), *members], directory)
+    archive, source = folder / "members.a", folder / "embedding.s"
+    status, _, errors = toolchain.run_tool("ar", ["qcLs", str(archive), *members], directory)
     if status:
-        raise SourceError(f"{place.name} cannot be made as an archive: {errors.decode('utf-8', 'replace').strip()}")
+        raise SourceError(f"the library cannot be archived: {errors.decode('utf-8', 'replace').strip()}")
+    source.write_text(f'.section {MEMBERS_SECTION},"",@progbits\n.incbin "{archive.name}"\n', "utf-8")
+    made = source.with_suffix(".o")
+    toolchain.compile(source, [f"-I{folder}"], made)
+    return made
+
+
+def members_in(library: Path) -> bytes | None:
+    """The archive in a shared library, None in one that the wrapper did not link, and for other files."""
+    if begin_of(library)[: len(ELF_MAGIC)] != ELF_MAGIC:
+        return None
+    from elftools.common.exceptions import ELFError
+    from elftools.elf.elffile import ELFFile
+
+    try:
+        with library.open("rb") as file:
+            section = ELFFile(file).get_section_by_name(MEMBERS_SECTION)
+            return section.data() if section is not None else None
+    except (OSError, ELFError):
+        return None
