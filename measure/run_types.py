@@ -299,7 +299,8 @@ class Trace:
 class Run:
     """A finished run: its spec, its trace, and totals over the whole program (not only whole intervals).
 
-    ``starts_tasks``: whether the program started threads or processes, as far as its target knows.
+    ``starts_tasks``: whether the program started threads or processes, as far as its target knows;
+    ``other_programs``: the guest's paths of other programs that it executed, which have no counters.
     """
 
     spec: RunSpec
@@ -309,6 +310,7 @@ class Run:
     seconds: float
     stdout_tail: str
     starts_tasks: bool = False
+    other_programs: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"<Run {self.spec.replicate} of {self.spec.variant!r}: {self.trace!r}>"

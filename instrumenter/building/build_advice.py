@@ -39,6 +39,16 @@ _NOT_FOUND = r"^(?:make(?:\[\d+\])?|(?:/bin/)?(?:ba|da)?sh|\S+(?=: (?:line )?\d+
 """Before the name of a program: make, a shell, or a script with its line."""
 _NOT_THERE = r": (?:command )?(?:No such file or directory|not found)$"  # after it
 
+_MISSING_PROGRAM = re.compile(
+    rf"{_NOT_FOUND}(?!makeinfo:|help2man:|auto(?:reconf|conf|make|header):|aclocal:|libtoolize:)"
+    rf"(?P<program>[\w.+-]+){_NOT_THERE}",
+    re.M,
+)
+_OWN_PROGRAM_ADVICE = (
+    "It calls {program} by its name alone, and the program that it made is {path}. Let the shell find it there: "
+    "`export PATH=$PWD{folder}:$PATH; {command}`"
+)
+
 _OF_GLIBC = re.compile(
     r"error: '(?P<header>(?:argp|error|execinfo|fpu_control|fts|gnu/[\w-]+|obstack|printf"
     r"|sys/(?:cdefs|queue|sysctl|tree))\.h)' file not found"
@@ -48,6 +58,16 @@ _ADVICE = (
         _OTHER_COMPILER,
         "It links with another command than $CC. Set the makefile's variables for the linker and the archiver, too: "
         "`{make_tools}`, or as the makefile calls them",
+    ),
+    (
+        re.compile(r"objcopy: Unable to recognise the format of the input file"),
+        "It changes objects with the objcopy of this machine, which does not know those for {target}. Install one that "
+        "does, as of binutils-riscv64-linux-gnu: `{make_objcopy}`, or as the makefile calls it",
+    ),
+    (
+        re.compile(r": Assembler messages:$", re.M),
+        "It assembles with the program as of this machine. Let the compiler do it: `{make_assembler}`, or as the "
+        "makefile calls it",
     ),
     (
         re.compile(r"Exec format error|cannot execute binary file|Syntax error: .*unexpected"),
@@ -68,11 +88,7 @@ _ADVICE = (
         "automake and libtool, or give the directory of a release, which has the script",
     ),
     (
-        re.compile(
-            rf"{_NOT_FOUND}(?!makeinfo:|help2man:|auto(?:reconf|conf|make|header):|aclocal:|libtoolize:)"
-            rf"(?P<program>[\w.+-]+){_NOT_THERE}",
-            re.M,
-        ),
+        _MISSING_PROGRAM,
         "It needs the program {program}, which this machine does not have: install it, or name a target that does "
         "without it: `{make_target}`",
     ),
@@ -183,16 +199,21 @@ def _advice_on(output: str, target: str, command: str, linked: Sequence[str], tr
         return submodules
     words = {
         "make_tools": with_make_words(command, "LD=$CC AR=$AR"),
+        "target": target,
+        "make_objcopy": with_make_words(command, "OBJCOPY=riscv64-linux-gnu-objcopy"),
+        "make_assembler": with_make_words(command, 'AS="$CC -c"'),
         "make_no_manual": with_make_words(command, "MAKEINFO=true HELP2MAN=true"),
         "make_target": with_make_words(command, "TARGET"),
         "only_build": _only_build(command, linked, output),
         "with_declarations": f"`{with_flags(command, _DECLARATIONS)}`",
     }
-    known = [
+    own = _own_program(output, command, linked)
+    known = [own] if own else []
+    known += [
         advice.format(**words, **found.groupdict())
         for symptom, advice in _ADVICE
         for found in [symptom.search(output)]
-        if found
+        if found and not (own and symptom is _MISSING_PROGRAM)
     ]
     without = _options_without(output, command)
     if without:
@@ -234,6 +255,16 @@ def _advice_on(output: str, target: str, command: str, linked: Sequence[str], tr
         f"It ran in a copy of the project, with CC=instrument-cc in the environment;{host} libraries that are not part "
         "of the project are not there"
     )
+
+
+def _own_program(output: str, command: str, linked: Sequence[str]) -> str | None:
+    """What to do when a program that was not found is one that the build had linked; None if it is not."""
+    missing = _MISSING_PROGRAM.search(output)
+    paths = [path for path in linked if missing and PurePath(path).name == missing["program"]]
+    if missing is None or not paths:
+        return None
+    folder = "" if "/" not in paths[0] else f"/{PurePath(paths[0]).parent}"
+    return _OWN_PROGRAM_ADVICE.format(program=missing["program"], path=paths[0], folder=folder, command=command)
 
 
 def folder_with(tree: Path, header: str) -> str | None:

@@ -413,9 +413,10 @@ class _Tree:
             return {}, {}, [], notices
         units = [each for each in entries if each["kind"] == "unit"]
         # Programs with which a configure script tried the compiler do not exist any more.
-        units = [each for each in units if (Path(each["directory"]) / each["source"]).is_file()]
+        units = [each for each in units if (Path(each["directory"]) / (_piped(each) or each["source"])).is_file()]
         for each in units:
-            each["name"] = os.path.relpath(Path(each["directory"]) / each["source"], self._tree)
+            name = os.path.relpath(Path(each["directory"]) / (_piped(each) or each["source"]), self._tree)
+            each["name"] = f"standard input of the compiler for {name}" if _piped(each) else name
         units.sort(key=lambda each: str(each["name"]))  # the order of make -j is random
         wrong = next((each for each in units if each.get("wrong_spec")), None)
         if wrong is not None:
@@ -468,6 +469,11 @@ def _events(unit: Mapping[str, Any], metric: str, spec: MetricSpec, target: str)
     return find_source_events(
         text, unit["source"], {metric: spec}, target, line.compile_words(), cplusplus=is_cplusplus_source(source)
     )
+
+
+def _piped(unit: Mapping[str, Any]) -> str | None:
+    """What was made of a unit whose source came from the compiler's standard input; None for others."""
+    return unit["output"] if unit["source"] == "-" else None
 
 
 def _left_out(units: list[dict[str, Any]]) -> list[str]:

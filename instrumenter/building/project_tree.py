@@ -21,7 +21,7 @@ from instrumenter.building.toolchain import GUEST_TARGET
 from instrumenter.errors import SourceError
 
 _COMMANDS = {"instrument-cc": "main_cc", "instrument-c++": "main_cplusplus",
-             "instrument-ar": "main_ar", "instrument-ranlib": "main_ranlib"}  # fmt: skip
+             "instrument-ar": "main_ar", "instrument-ranlib": "main_ranlib", "ld": "main_ld"}  # fmt: skip
 TOOLS = {"CC": "instrument-cc", "CXX": "instrument-c++", "AR": "instrument-ar", "RANLIB": "instrument-ranlib"}
 """Commands of the wrapper, by the variable that names them to a build."""
 TOOL_NAMES = {
@@ -47,6 +47,11 @@ while [ $# -gt 0 ]; do
 done
 [ -z "$to" ] || exec cp "$from" "$to"
 """
+_START = "start-program"
+# What the build makes is started like any program: `instrumenter.building.made_programs` sends what is for the guest to
+# the emulator. cmake wants a command for that, nevertheless: without one it neither replaces the names of targets by
+# paths in the commands that it writes, nor runs what it compiles as a test.
+_START_SCRIPT = '#!/bin/sh\nexec "$@"\n'
 _NOT_COPIED = frozenset((".git", ".hg", ".svn"))
 # Variables that would make the program depend on the user's environment.
 _NOT_INHERITED = (
@@ -151,11 +156,13 @@ def write_compilers(folder: Path, target: str = GUEST_TARGET) -> None:
     """Write the compiler commands for ``target`` and their description for cmake into ``folder``.
 
     In cmake, libraries that a project makes shared become static ones, in files of their own. ``strip`` is a command
-    that strips nothing.
+    that strips nothing, and ``ld`` one that links objects of the emulated machine partially.
     """
     folder.mkdir()
     package = Path(__file__).parents[2]
     for command, function in _COMMANDS.items():
+        if command == "ld" and target != GUEST_TARGET:
+            continue  # this machine's own is the right one
         code = (
             f"import sys; sys.path.insert(0, {str(package)!r}); "
             f"from instrumenter.wrapper.cli import {function}; {function}()"
@@ -165,6 +172,8 @@ def write_compilers(folder: Path, target: str = GUEST_TARGET) -> None:
         script.chmod(0o755)
     (folder / "strip").write_text(_STRIP, "utf-8")
     (folder / "strip").chmod(0o755)
+    (folder / _START).write_text(_START_SCRIPT, "utf-8")
+    (folder / _START).chmod(0o755)
     (folder / _NAMED).mkdir()
     for name, variable in TOOL_NAMES.items():
         (folder / _NAMED / name).symlink_to(Path("..") / TOOLS[variable])
@@ -173,6 +182,7 @@ def write_compilers(folder: Path, target: str = GUEST_TARGET) -> None:
         "set(CMAKE_C_COMPILER instrument-cc)\nset(CMAKE_CXX_COMPILER instrument-c++)\n"
         f'set(CMAKE_AR "{folder}/instrument-ar" CACHE FILEPATH "")\n'
         f'set(CMAKE_RANLIB "{folder}/instrument-ranlib" CACHE FILEPATH "")\n'
+        f'set(CMAKE_CROSSCOMPILING_EMULATOR "{folder}/{_START}" CACHE FILEPATH "")\n'
         f'set(CMAKE_FIND_ROOT_PATH "{folder}/target")\nset(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)\n'
         + "".join(f"set(CMAKE_FIND_ROOT_PATH_MODE_{n} ONLY)\n" for n in ("LIBRARY", "INCLUDE", "PACKAGE"))
         + f'set(CMAKE_USER_MAKE_RULES_OVERRIDE "{folder}/static.cmake")\n'

@@ -160,6 +160,10 @@ class Toolchain:
                     environment[c_library.VARIABLE] = str(library)
             return self._run(self.command(arguments, driver), directory, arguments, reads_input, lock, environment)
 
+    def run_tool(self, name: str, arguments: Sequence[str], directory: Path) -> tuple[int, bytes, bytes]:
+        """As `run`, for one of the compiler's `tool`s."""
+        return self._run([*self.tool(name), *arguments], directory, arguments, False, (), self.environment())
+
     def run_link(self, arguments: Sequence[str], directory: Path, driver: str) -> tuple[int, bytes, bytes]:
         """As `run`, for a link: with the common part of the C library if that has all that the program needs.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path, PurePath
@@ -52,6 +52,12 @@ class Token:
         """The last word, or the value attached to a two-letter option."""
         return self.words[1] if len(self.words) > 1 else self.words[0][2:]
 
+    @property
+    def for_linker(self) -> str | None:
+        """The word for the linker of ``-Wl,WORD`` and ``-Xlinker WORD``; None for others."""
+        first = self.words[0]
+        return self.words[1] if first == "-Xlinker" else first[4:] if first.startswith("-Wl,") else None
+
 
 # Languages by the ending of a source's name; a file with any other ending is an input of the linker.
 _LANGUAGES = {
@@ -62,12 +68,13 @@ _LANGUAGES = {
     **dict.fromkeys(("ll", "bc"), "LLVM"), **dict.fromkeys(("f", "F", "f90", "F90"), "Fortran"),
 }  # fmt: skip
 _WITH_HEADERS = ("c", "C++", "c++", "a header", "c-header", "c++-header")
-_WITH_VALUE = frozenset((
+WITH_VALUE = frozenset((
     "-o", "-x", "-I", "-D", "-U", "-include", "-imacros", "-isystem", "-iquote", "-idirafter", "-iprefix",
     "-iwithprefix", "-iwithprefixbefore", "-isysroot", "--sysroot", "-L", "-l", "-u", "-z", "-T", "-e", "-Xlinker",
     "-Xpreprocessor", "-Xassembler", "-Xclang", "-mllvm", "-MF", "-MT", "-MQ", "-target", "--param", "-arch", "-A",
     "-aux-info", "-dumpbase", "-rpath", "-soname", "-h", "-wrapper",
 ))  # fmt: skip
+"""Options whose value is the next word."""
 _PREPROCESSOR = re.compile(
     r"-([DUI].*|include|imacros|isystem.*|iquote.*|idirafter.*|iprefix|iwithprefix.*"
     r"|Xpreprocessor|A.*|C|CC|P|H|nostdinc|undef|trigraphs|d[DMNIU]|Wp,.*)"
@@ -88,8 +95,9 @@ _LEFT_OUT = re.compile(
 _LEFT_OUT_LINKER = re.compile(
     r"-s|--strip-all|-S|--strip-debug|-?-pie|-?-Map(=.*)?|--cref|--print-map|-M|--trace|-t|-?-Bsymbolic.*"
     r"|--hash-style=.*|-?-soname(=.*)?|-O\d?|--enable-new-dtags|--disable-new-dtags|-?-rpath(-link)?(=.*)?"
+    r"|-h|-R.*"
 )
-_LINKER_WITH_VALUE = re.compile(r"-?-(Map|soname|rpath|rpath-link)")
+_LINKER_WITH_VALUE = re.compile(r"-?-(Map|soname|rpath|rpath-link)|-[hR]")  # all are left out
 _ASKS = re.compile(r"--version|--help|--target-help|-###|-dump(machine|version|fullversion|specs)|--?print-.*")
 
 
@@ -170,7 +178,7 @@ def read_command_line(
     ``cplusplus``: the driver's default language; ``target``: what is compiled for. Raises `SourceError` for an option
     without its value.
     """
-    tokens = tuple(_tokens(_expand(arguments, directory, 0), cplusplus))
+    tokens = tuple(_join_for_linker(_tokens(_expand(arguments, directory, 0), cplusplus)))
     tokens, processor_options = _for_target(tokens, directory, target)
     stage = "link"
     for token in tokens:
@@ -181,9 +189,9 @@ def read_command_line(
         elif stage != "ask" and word in ("-c", "-S", "-fsyntax-only"):
             stage = {"-c": "compile", "-S": "assembly", "-fsyntax-only": "check"}[word]
     inputs = any(t.kind in (Kind.C, Kind.PREPROCESSED, Kind.OTHER_SOURCE, Kind.FILE) for t in tokens)
-    words = {token.words[0] for token in tokens}
-    return CommandLine(tokens, stage if inputs else "ask", "-shared" in words, bool({"-r", "-Wl,-r"} & words),
-                       processor_options)  # fmt: skip
+    shared = any(token.words[0] == "-shared" for token in tokens)
+    relocatable = any("-r" in (token.words[0], token.for_linker) for token in tokens)
+    return CommandLine(tokens, stage if inputs else "ask", shared, relocatable, processor_options)
 
 
 def _for_target(
@@ -213,7 +221,7 @@ def _tokens(arguments: Iterator[str], cplusplus: bool) -> Iterator[Token]:
     """The tokens of expanded arguments. Raises `SourceError` for an option without its value."""
     language = "none"
     for word in arguments:
-        if word in _WITH_VALUE:
+        if word in WITH_VALUE:
             value = next(arguments, None)
             if value is None:
                 raise SourceError(f"{word}: expected a value after it")
@@ -222,8 +230,8 @@ def _tokens(arguments: Iterator[str], cplusplus: bool) -> Iterator[Token]:
             words = (word,)
         if word == "-" or not word.startswith("-"):
             yield _input(word, language, cplusplus)
-        elif word.startswith("-Wl,"):
-            yield from _for_linker(word)
+        elif word.startswith("-Wl,") or word == "-Xlinker":
+            yield from _for_linker(words)
         elif word.startswith("-Wp,"):
             yield from _tokens(iter(_for_preprocessor(word)), cplusplus)
         elif word == "-x" or (word.startswith("-x") and len(words) == 1):
@@ -272,13 +280,34 @@ def _input(word: str, language: str, cplusplus: bool) -> Token:
     return Token(kinds.get(language, Kind.OTHER_SOURCE), (word,), language)
 
 
-def _for_linker(word: str) -> Iterator[Token]:
-    """``-Wl,a,b`` as one token per word for the linker; words with a value stay together."""
-    words = iter(word.removeprefix("-Wl,").split(","))
-    for each in words:
-        value = next(words, None) if _LINKER_WITH_VALUE.fullmatch(each) else None
-        kind = Kind.LEFT_OUT if _LEFT_OUT_LINKER.fullmatch(each) else Kind.LINKER
-        yield Token(kind, (",".join(["-Wl", each, *([value] if value is not None else [])]),))
+def _join_for_linker(tokens: Iterable[Token]) -> Iterator[Token]:
+    """The tokens, where those for the linker that have a value have it in the next token for the linker, as for the
+    linker itself: libtool writes ``-Wl,-soname -Wl,NAME``. They are left out with it."""
+    waiting: Token | None = None
+    for token in tokens:
+        is_word = token.for_linker is not None
+        if waiting is not None and (is_word or token.kind is Kind.FILE):
+            if is_word:
+                yield replace(waiting, words=(*waiting.words, *token.words))
+            else:  # the linker would take it for the value, and say so
+                yield waiting
+                yield token
+            waiting = None
+        elif is_word and _LINKER_WITH_VALUE.fullmatch(token.for_linker or ""):
+            waiting = token
+        else:
+            yield token
+    if waiting is not None:
+        yield waiting
+
+
+def _for_linker(words: Sequence[str]) -> Iterator[Token]:
+    """``-Wl,a,b`` as one token per word for the linker; or ``-Xlinker a``."""
+    each_word = [("-Wl," + word,) for word in words[0].split(",")[1:]] if len(words) == 1 else [tuple(words)]
+    for each in each_word:
+        token = Token(Kind.LINKER, each)
+        left_out = _LEFT_OUT_LINKER.fullmatch(token.for_linker or "")
+        yield replace(token, kind=Kind.LEFT_OUT) if left_out else token
 
 
 def _for_preprocessor(word: str) -> Iterator[str]:

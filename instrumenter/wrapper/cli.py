@@ -41,6 +41,18 @@ def main_ranlib() -> None:
     _exec_tool("ranlib")
 
 
+def main_ld() -> None:
+    """``ld``: a makefile's own call of the linker, see `instrumenter.wrapper.linker_call`."""
+    from instrumenter.errors import InstrumenterError
+    from instrumenter.wrapper.linker_call import link
+
+    try:
+        words = link(sys.argv[1:], Path.cwd())
+    except (InstrumenterError, OSError) as error:
+        raise SystemExit(_complain(error, WORK_FAILED)) from None
+    raise SystemExit(compile_and_link(words, "cc"))
+
+
 def _exec_tool(tool: str) -> None:
     from instrumenter.building.toolchain import Toolchain
 

@@ -56,6 +56,7 @@ from instrumenter.wrapper.plain_compile import (
     preprocessor_words,
     root_flags,
 )
+from instrumenter.wrapper.shared_libraries import begin_of, embedding_object, find_library, members_in
 
 _LINKED = re.compile(r"\.(o|obj|a|lib|so|so\.[\d.]+)$")
 """Names that zig takes for objects, archives and shared libraries."""
@@ -143,11 +144,15 @@ class Wrapper:
         words = [*ALWAYS, *self._prefix_map, *self._sections, *self.line.compile_words()]
         dependencies = self.line.dependency_words(place, target)
         inputs = [*self.line.header_words(source), *input_words(self.line, source)]
-        arguments = [*words, stage, *dependencies, "-o", str(made), *inputs]
+        # For -S, zig gives its compiler a -c that this does not use, and with -MD and the like it makes nothing.
+        others = dependencies if stage == "-c" else ["-Wno-unused-command-line-argument"]
+        arguments = [*words, stage, *others, "-o", str(made), *inputs]
         entry, is_made = (
             self._compile_with_counters(source, made, stage, words, dependencies) if counted else (None, False)
         )
         status = 0 if is_made else self._call(arguments, {made: source.words[0]})
+        if status == 0 and not is_made and stage == "-S" and dependencies:
+            self.preprocessed(source, dependencies)
         is_assembled = source.kind is Kind.OTHER_SOURCE and not is_cplusplus_source(source) and stage == "-c"
         if status == 0 and entry is not None and (not is_assembled or has_code(made)):
             self._write_entry(entry)
@@ -165,6 +170,9 @@ class Wrapper:
         name = source.words[0]
         entry = {"kind": "unit", "source": name, "directory": str(self.directory), "driver": self.driver}
         cplusplus = is_cplusplus_source(source)
+        if name == "-":
+            reason = "only sources in files are instrumented"
+            return {**entry, "instrumented": False, "reason": reason, "output": str(self._output)}, False
         if source.kind is Kind.OTHER_SOURCE and not cplusplus:
             reason = f"{source.language}: only C and C++ are instrumented"
             return {**entry, "instrumented": False, "reason": reason}, False
@@ -203,12 +211,16 @@ class Wrapper:
         return out.decode("utf-8", "surrogateescape")
 
     def _relative_to_root(self, places: Mapping[str, int]) -> dict[str, int]:
-        """The places relative to the project's root, if there is one, instead of the copy that is built, and
+        """The places relative to the project's root, if there is one, instead of where the compiler runs, and
         without ``//`` and ``/./``."""
-        root = f"{self.spec.root}/" if self.spec.root else ""
         relative: dict[str, int] = {}
         for place, number in places.items():
-            add_places(relative, {os.path.normpath(place).removeprefix(root): number})
+            name = os.path.normpath(place)
+            if self.spec.root:
+                whole = os.path.join(self.directory, name)
+                inside = [os.path.relpath(whole, root) for root in (self.spec.root, os.path.realpath(self.spec.root))]
+                name = next((each for each in inside if not each.startswith("..")), name)
+            add_places(relative, {name: number})
         return relative
 
     def _compile_counted(self, text: str, name: str, made: Path, stage: str, cplusplus: bool) -> str | None:
@@ -257,36 +269,37 @@ class Wrapper:
                         return status
                     inputs.append(str(made))
                     names[made] = token.words[0]
-                elif token.kind is Kind.FILE and (ending := self._missing_ending(token.words[0])):
-                    folder = temporary / str(number)
-                    folder.mkdir()
-                    named = folder / (Path(token.words[0]).name + ending)
-                    named.symlink_to(self.directory.absolute() / token.words[0])
-                    inputs.append(str(named))
-                    names[named] = token.words[0]
                 elif token.kind in (Kind.FILE, Kind.LINKER, Kind.OTHER):
-                    inputs += self._with_path(token)
+                    found = (
+                        token.words[0] if token.kind is Kind.FILE else find_library(self.line, token, self.directory)
+                    )
+                    named = self._renamed(found, temporary / str(number)) if found else None
+                    if found and named is not None:
+                        inputs.append(str(named))
+                        names[named] = found
+                    else:
+                        inputs += [found] if found else token.words
             return self._link_inputs(inputs, temporary, place, names)
 
-    def _missing_ending(self, name: str) -> str:
-        """The ending that makes zig take an input for what it is: an object or archive of another name, which zig
-        refuses, gcc gives to the linker. "" for a name that zig knows, and for other files."""
-        if _LINKED.search(name):
-            return ""
-        try:
-            with (self.directory / name).open("rb") as file:
-                begin = file.read(8)
-        except OSError:
-            return ""
-        return ".o" if begin[:4] == ELF_MAGIC else ".a" if begin == ARCHIVE_MAGIC else ""
-
-    def _with_path(self, token: Token) -> Sequence[str]:
-        """The words for the linker; ``-l:NAME``, which zig takes for a shared library, as the path of the file."""
-        if token.kind is Kind.LINKER and token.words[0].startswith("-l") and token.value.startswith(":"):
-            folders = [other.value for other in self.line.tokens if other.words[0].startswith("-L")]
-            files = [os.path.join(folder, token.value[1:]) for folder in folders]
-            return [file for file in files if (self.directory / file).is_file()][:1] or token.words
-        return token.words
+    def _renamed(self, name: str, folder: Path) -> Path | None:
+        """An input in the new ``folder``, with the ending by which zig takes it for what it is; None if that is not
+        needed. An object or archive of another name, which zig refuses, gcc gives to the linker. In place of a shared
+        library of the project it is its archive."""
+        known = _LINKED.search(name)
+        content = None
+        if known and known[1].startswith("so"):
+            content = members_in(self.directory / name)
+        begin = b"" if known else begin_of(self.directory / name)
+        ending = ".o" if begin[:4] == ELF_MAGIC else ".a" if content is not None or begin == ARCHIVE_MAGIC else ""
+        if not ending:
+            return None
+        folder.mkdir()
+        named = folder / (Path(name).name + ending)
+        if content is None:
+            named.symlink_to(self.directory.absolute() / name)
+        else:
+            named.write_bytes(content)
+        return named
 
     def _link_inputs(self, inputs: list[str], temporary: Path, place: Path, names: Mapping[Path, str]) -> int:
         """Link ``inputs`` with the runtime objects, and list the program; returns the exit status."""
@@ -302,10 +315,15 @@ class Wrapper:
         is_kept = is_replaced(place)
         if self.keep_link_in is not None and is_kept:
             return self._link_and_keep([*first, *inputs, *last, *static], place)
+        if self.line.shared and is_kept:
+            last = [*last, str(embedding_object(inputs, temporary, self.directory, self.toolchain))]
         arguments = [*ALWAYS, *first, *inputs, *last, *static, "-o", str(made)]
         status = self._pass_on(self.toolchain.run_link(arguments, self.directory, self.driver), names)
         if status:
             return status
+        if self.line.shared:
+            move_file(made, place)
+            return 0
         digest = hashlib.sha256(made.read_bytes()).hexdigest()
         move_file(made, place)
         if self.listed and self.spec.metrics and not self.spec.atomic:

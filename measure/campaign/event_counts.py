@@ -18,6 +18,7 @@ from rich.markup import escape
 from common.listed_names import listed
 from common.yaml_document import YamlDocument
 from instrumenter.spec.software_metrics import MetricSpec
+from measure.campaign.other_programs import about_other_programs
 from measure.console.tables import print_table
 from measure.errors import CampaignError, RunError
 from measure.runs.campaign_model import Campaign
@@ -58,7 +59,8 @@ class Counts:
 @dataclass(frozen=True)
 class CountedRun:
     """``metrics``: in the campaign's order; ``instructions``: of the run, with those of its counters; ``seconds``:
-    duration of the run; ``warnings``, ``notices``: about the program, see `Build`; ``starts_tasks``: see `UntimedRun`.
+    duration of the run; ``warnings``, ``notices``: about the program, see `Build`; ``starts_tasks``: see `UntimedRun`;
+    ``uncounted``: those of the notices that are about programs without counters.
     """
 
     metrics: tuple[Counts, ...]
@@ -67,16 +69,18 @@ class CountedRun:
     warnings: tuple[str, ...] = ()
     starts_tasks: bool = False
     notices: tuple[str, ...] = ()
+    uncounted: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class UntimedRun:
     """A run without a timing model. ``counts``: the counters' values at its end; ``starts_tasks``: whether the program
-    started threads or processes."""
+    started threads or processes; ``other_programs``: as in `Run`."""
 
     counts: dict[str, int]
     instructions: int
     starts_tasks: bool
+    other_programs: tuple[str, ...] = ()
 
 
 def counting_program(
@@ -131,7 +135,9 @@ def count_events(
     seconds = time.perf_counter() - started
     of_twins = [f"metric '{twin}'" for twin in twins.values()]
     warnings = tuple(one for one in build.warnings if not any(twin in one for twin in of_twins))
-    return CountedRun(found, run.instructions, seconds, warnings, run.starts_tasks, build.notices)
+    others = tuple(about_other_programs(run.other_programs))
+    notices = (*build.notices, *others)
+    return CountedRun(found, run.instructions, seconds, warnings, run.starts_tasks, notices, others)
 
 
 def _with_events(metrics: Mapping[str, MetricSpec]) -> tuple[dict[str, MetricSpec], dict[str, str]]:
@@ -179,7 +185,9 @@ def run_untimed(campaign: Campaign, program: Path, counters: Mapping[str, tuple[
             machine.run()
             check_ending(machine, files, campaign.program.exit_status)
             counts = dict(zip(counters, totals.read(), strict=True))
-            return UntimedRun(counts, machine.instructions, machine.kernel.scheduler.has_started_tasks)
+            kernel = machine.kernel
+            others = tuple(kernel.system.other_programs)
+            return UntimedRun(counts, machine.instructions, kernel.scheduler.has_started_tasks, others)
     except EmulatorError as error:
         raise run_error(error) from error
 
@@ -206,6 +214,8 @@ def print_counts(counted: CountedRun, campaign: Campaign, document: YamlDocument
                 f"give the program an input that gets there, or take it out ({escape(at)}).",
                 style="yellow", highlight=False,
             )  # fmt: skip
+    for notice in counted.uncounted:
+        console.print(f"! {escape(notice)}.", style="yellow", highlight=False)
     for warning in counted.warnings:
         console.print(f"! A counter may miss events: {escape(warning)}.", style="yellow", highlight=False)
     rows = []

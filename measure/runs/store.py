@@ -156,6 +156,7 @@ def _write_parquet(path: Path, run: Run) -> None:
         "format": _FORMAT, "metrics": list(trace.metrics), "spec": asdict(run.spec),
         "total_instructions": run.total_instructions, "total_cycles": run.total_cycles,
         "seconds": run.seconds, "stdout_tail": run.stdout_tail, "starts_tasks": run.starts_tasks,
+        "other_programs": run.other_programs,
         "standard_error": {metric: standard_error(period) for metric, period in run.spec.sampled},
     }  # fmt: skip
     table = pa.table(columns).replace_schema_metadata({"perturbation": json.dumps(about)})
@@ -191,4 +192,5 @@ def read_run(path: Path, spec: RunSpec) -> Run:
         about["seconds"],
         about["stdout_tail"],
         about.get("starts_tasks", False),
+        tuple(about.get("other_programs", ())),
     )

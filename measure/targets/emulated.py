@@ -106,6 +106,7 @@ class EmulatedTarget:
             captured = files.captured() if signal_mode else {}
             totals = machine.timed_instructions, core.cycles
             starts_tasks = machine.kernel.scheduler.has_started_tasks
+            other_programs = tuple(machine.kernel.system.other_programs)
             outputs = files.output(1), files.output(2)
             measured = MeasuredRun(machine, clock, outputs) if clock is not None else None
         second = None
@@ -117,7 +118,7 @@ class EmulatedTarget:
                 f"the run has only {trace.n_records} records of {spec.interval} {spec.interval_unit}, expected at "
                 f"least {FEWEST_RECORDS}: sample at a shorter interval or give the program more work"
             )
-        return Run(spec, trace, *totals, time.perf_counter() - started, tail, starts_tasks)
+        return Run(spec, trace, *totals, time.perf_counter() - started, tail, starts_tasks, other_programs)
 
     @staticmethod
     def _run_through(machine: Machine, core: AnyCore, spec: RunSpec, rng: np.random.Generator) -> None:

@@ -38,6 +38,17 @@ def test_the_marks_below_a_line_of_an_interpreter_are_no_error() -> None:
     assert first_error("Linking\n\n") == first_error("") == ""
 
 
+def test_a_program_of_the_project_that_is_not_found_is_not_to_be_installed() -> None:
+    # The advice was to install it, seconds after the build had made it.
+    output = "/bin/sh: 1: mktable: not found\nmake: *** [Makefile:3: table.h] Error 127\n"
+    assert advice("make CC=$CC", output, ("out/app", "tools/mktable")) == (
+        "It calls mktable by its name alone, and the program that it made is tools/mktable. Let the shell find it "
+        "there: `export PATH=$PWD/tools:$PATH; make CC=$CC`"
+    )
+    assert "`export PATH=$PWD:$PATH; make`" in advice("make", output, ("mktable",))
+    assert "this machine does not have: install it" in advice("make CC=$CC", output, ("out/app",))
+
+
 def test_a_failure_in_another_process_keeps_what_is_known_of_it(tmp_path: Path) -> None:
     output = "a.c:1:1: error: no\nld: a.o: file in wrong format\nmake: *** [Makefile:3: test] Error 1\n"
     failure = build_failure("make", "failed", output, "log", "riscv64", (), tmp_path)

@@ -83,6 +83,29 @@ def test_a_build_runs_what_it_makes(project: Path) -> None:
     assert not (project / "app").exists()
 
 
+@pytest.mark.skipif(shutil.which("cmake") is None, reason="cmake is not installed")
+def test_cmake_runs_what_it_makes(project: Path) -> None:
+    # The commands of a rule had the target's name instead of its path, and a check that runs a program ended cmake by
+    # a segmentation fault.
+    (project / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.10)\nproject(demo C)\ninclude(CheckCSourceRuns)\n"
+        'check_c_source_runs("int main(void) { return 0; }" ENDS_WELL)\n'
+        'check_c_source_runs("int main(void) { return 1; }" ENDS_BADLY)\n'
+        'if(NOT ENDS_WELL OR ENDS_BADLY)\n  message(FATAL_ERROR "wrong")\nendif()\n'
+        "add_executable(header header.c)\n"
+        "add_custom_command(OUTPUT table.h COMMAND header table.h DEPENDS header)\n"
+        "add_executable(app main.c ${CMAKE_BINARY_DIR}/table.h)\ninclude_directories(${CMAKE_BINARY_DIR})\n"
+        "enable_testing()\nadd_test(NAME sum COMMAND app)\n"
+        "set_tests_properties(sum PROPERTIES PASS_REGULAR_EXPRESSION 9)\n"
+    )
+    (project / "header.c").write_text(
+        "#include <stdio.h>\nint main(int n, char **words) {\n"
+        'return fputs("enum { extra = 5 };\\nint table[] = {2};\\n", fopen(words[1], "w")) < 0; }\n'
+    )
+    command = "cmake -B out . && cmake --build out && cd out && ctest"
+    assert linked_programs(project, command, lambda text: None) == ["out/app", "out/header"]
+
+
 def test_what_such_a_program_says_when_it_fails_is_told(project: Path) -> None:
     (project / "numbers.txt").unlink()
     (project / "Makefile").write_text(MAKEFILE.replace(" numbers.txt", ""))

@@ -243,6 +243,21 @@ def test_assembly_and_preprocessed_sources_carry_the_counts(cc: Compilers) -> No
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("counted", [False, True])
+def test_assembly_has_its_dependency_file_and_no_warning_of_zigs_own(cc: Compilers, counted: bool) -> None:
+    # With -MMD zig made no file, and with -Werror it refused an option that it had added itself.
+    if counted:
+        cc.count()
+    for source in ("main.c", "f.c"):
+        made = cc("-O2", "-Wall", "-Wno-unused-variable", "-Werror", "-MMD", "-MP", "-S", source, "-o", f"{source}.s")
+        assert (made.returncode, made.stdout, made.stderr) == (0, "", "")
+        assert (cc.folder / f"{source}.d").read_text() == f"{source}.s: {source} f.h\nf.h:\n"
+        assert "\tret" in (cc.folder / f"{source}.s").read_text()
+    refused = cc("-Wall", "-Werror", "-MMD", "-S", "f.c", "-o", "no.s")
+    assert refused.returncode == int(not counted)  # the text with counters has no warnings
+    assert ("unused variable 'unused'" in refused.stderr) is not counted
+
+
 def test_what_cannot_be_instrumented_is_compiled_and_listed(cc: Compilers) -> None:
     cc.count("metrics: {n: {event: entry, function: f}, e: {event: entry, function: main, add: here}}\n")
     (cc.folder / "x.cpp").write_text('extern "C" int g() { return 1; }\n')

@@ -75,6 +75,26 @@ def test_what_is_not_for_this_machine_is_left_out() -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "a.o -Wl,-soname -Wl,lib.so.1", "-Wl,-rpath -Wl,/usr/lib a.o", "-Xlinker -soname -Xlinker lib.so.1 a.o",
+        "-Wl,-rpath-link -O2 -Xlinker dir a.o", "a.o -Wl,-soname,lib.so.1 -Wl,-Map -Wl,x.map,-h -Wl,name,-R,dir",
+        "a.o -Xlinker -s -Wl,-soname=lib.so.1,--rpath=x", "a.o -Wl,-rpath",
+    ],
+)  # fmt: skip
+def test_words_for_the_linker_are_one_list(text: str) -> None:
+    # The value after a word that is left out stayed, and the linker did not know it.
+    line = read(text)
+    assert [t.words for t in line.tokens if t.kind is not Kind.LEFT_OUT and t.words != ("-O2",)] == [("a.o",)]
+
+
+def test_a_partial_link_is_one_by_each_spelling() -> None:
+    assert [read(text).relocatable for text in ("-r a.o", "-Wl,-r a.o", "-Xlinker -r a.o", "-Wl,-z,now a.o")] == [
+        True, True, True, False,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("-c a.c", []),

@@ -12,18 +12,18 @@ import pytest
 
 from common import build_cache
 from common.file_cache import cache_directory
-from emulator.linux.vfs.files import VirtualFiles
 from emulator.machine import Machine
 from emulator.probes import BlockCounter
 from instrumenter.building.build_advice import failed_build
 from instrumenter.building.generated_sources import preprocess_all
-from instrumenter.building.program_build import Build, SamplerConfig, build_program
+from instrumenter.building.program_build import SamplerConfig, build_program
 from instrumenter.building.project import Project, ProjectRecipe, linked_programs
 from instrumenter.building.project_tree import tree_digest
 from instrumenter.building.toolchain import Toolchain
 from instrumenter.errors import SourceError, SpecError
 from instrumenter.find.probes import ProbeFinder
 from instrumenter.spec.software_metrics import MetricSpec
+from tests.instrumenter.guest_output import execute
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed"),
@@ -145,19 +145,6 @@ def recipe(
     sampler: SamplerConfig | None = None,
 ) -> ProjectRecipe:
     return ProjectRecipe.of(Project(directory, command, binary), sampler)
-
-
-def execute(build: Build) -> tuple[str, dict[str, int]]:
-    """Output and counters of a run."""
-    files = VirtualFiles()
-    with Machine(build.elf_path, files=files, limit_instructions=10_000_000, background=False) as machine:
-        assert machine.run().status == 0
-        counters = {}
-        for metric, at in build.counters.items():
-            symbol = machine.image.find_symbol(at.symbol)
-            assert symbol is not None
-            counters[metric] = machine.memory.read_int(symbol.address + at.offset_bytes, 8)
-        return files.output(1).decode(), counters
 
 
 def counts_of_sources(directory: Path) -> tuple[dict[str, int], dict[str, int]]:
@@ -314,6 +301,8 @@ def test_programs_of_a_build_in_other_directories_are_named_from_the_project(dir
         ("/usr/bin/ld: aes.o: error adding symbols: file in wrong format", "`make CC=$CC LD=$CC AR=$AR`"),
         ('./smoke: 2: Syntax error: "(" unexpected', "`make CC=$CC TARGET`"),
         ("bash: ./tests: cannot execute binary file: Exec format error", "`make CC=$CC TARGET`"),
+        ("objcopy: Unable to recognise the format of the input file `a.o'", "`make CC=$CC OBJCOPY=riscv64-linux-gnu-o"),
+        ("a.s: Assembler messages:\na.s:3: Error: no such instruction: `ret'", '`make CC=$CC AS="$CC -c"`'),
         ("make[2]: *** [Makefile:11: test] Error 2", "`make CC=$CC TARGET`"),
         ("error: using shared libraries requires dynamic linking", "`./configure --disable-shared`"),
         ("a.h:3:1: error: unknown type name '__BEGIN_DECLS'", '`export CC="$CC -D__BEGIN_DECLS= -D__END_DECLS="; cat '),

@@ -32,6 +32,7 @@ def start_first_process(system: System, memory: GuestMemory, program: ProcessIma
     system.scheduler.processes[system.scheduler.new_pid()] = process
     _set_up(system, process, memory, program, files, None)
     process.program_path = files.absolute(program.image.name)
+    system.first_program = program.image.data
     thread = Thread(PID, process, process.signals.thread, command_name(program))
     process.threads.append(thread)
     system.scheduler.begin(thread)
@@ -55,6 +56,7 @@ def replace_program(system: System, process: Process, memory: GuestMemory, progr
     interval timers, ignored and pending signals stay."""
     limits, timers, mappings, signals = process.limits, process.timers, process.mappings, process.signals
     limits.release()
+    system.note_executed(program.image)
     _set_up(system, process, memory, program, process.files, limits)
     process.program_path = process.files.absolute(program.image.name)
     process.timers.continue_from(timers)

@@ -27,7 +27,8 @@ Part = TypeVar("Part")
 
 
 class System:
-    """The shared parts of the kernel. ``unsupported``: features that the guest requested and that are not supported.
+    """The shared parts of the kernel. ``unsupported``: features that the guest requested and that are not supported;
+    ``first_program``: the contents of the program that the guest began with.
 
     ``clock`` returns virtual nanoseconds of processor time; the other parameters are those of `LinuxKernel`.
     """
@@ -42,6 +43,8 @@ class System:
         self.generator = random.Random(f"getrandom {seed}")
         self.images: list[ElfImage] = []
         """Images of the programs executed last, latest first; processes of one program share its image."""
+        self.first_program = b""
+        self._other_programs: dict[str, None] = {}
         self.unsupported: list[str] = []
         self.process_listeners: list[ProcessListener] = []
         self._parts: dict[type, Any] = {}
@@ -55,6 +58,17 @@ class System:
             if isinstance(found, ProcessListener):
                 self.process_listeners.append(found)
         return found
+
+    def note_executed(self, program: ElfImage) -> None:
+        """Remember that a process executes ``program``."""
+        if program.data != self.first_program:
+            self._other_programs[program.name] = None
+
+    @property
+    def other_programs(self) -> list[str]:
+        """Paths of the programs that processes executed, other than the first one, in the order of their first
+        execution; what interpreted a script, not the script."""
+        return list(self._other_programs)
 
     def report(self, what: str) -> None:
         """Record a feature that the guest requested and that is not supported."""

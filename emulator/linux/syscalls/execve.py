@@ -116,7 +116,11 @@ def _executable(task: Task, path: str) -> tuple[str, bytes]:
     running, opened = task.files.running_program(path), task.files.open_file_at(path)
     if running is not None:
         return running
-    status = task.files.status(path) if opened is None else opened.status()
+    try:
+        status = task.files.status(path) if opened is None else opened.status()
+    except FileNotFoundError:
+        task.files.note_not_found(path)
+        raise
     if not status.mode & 0o111 or not stat.S_ISREG(status.mode):
         raise OSError(errno.EACCES, "not executable")
     if opened is None:

@@ -269,10 +269,12 @@ def test_paths_without_a_file_are_remembered(guest: Guest) -> None:
     assert guest.call("faccessat", CWD, "/usr/share/plain", os.R_OK) == -errno.ENOENT
     assert guest.call("statx", CWD, "/plain.gz", 0, 0, buffer) == -errno.ENOENT
     assert guest.call("openat", CWD, "/plain", os.O_RDONLY, 0) == -errno.ENOENT
+    guest.memory.write(buffer, b"/bin/worker\0")
+    assert guest.call("execve", buffer, 0, 0) == -errno.ENOENT
     opened(guest, "/data/a")
-    assert guest.files.fork().not_found() == ["/out/later", "/usr/share/plain", "/plain.gz", "/plain"]
+    assert guest.files.fork().not_found() == ["/out/later", "/usr/share/plain", "/plain.gz", "/plain", "/bin/worker"]
     opened(guest, "/out/later", os.O_CREAT | os.O_WRONLY)
-    assert guest.files.not_found() == ["/usr/share/plain", "/plain.gz", "/plain"]
+    assert guest.files.not_found() == ["/usr/share/plain", "/plain.gz", "/plain", "/bin/worker"]
     observer = guest.files.for_observer()
     with pytest.raises(FileNotFoundError):
         observer.open("/other", os.O_RDONLY, 0)

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 from rich.console import Console
 
+from instrumenter.building.program_build import build_program
 from measure.campaign.event_counts import CountedRun, count_events, print_counts
 from measure.cli import main
 from measure.errors import CampaignError, RunError
@@ -171,3 +172,34 @@ def test_a_second_run_of_a_program_with_threads_is_refused_before_the_runs(folde
     assert "c.yaml:6: got method second_run for entries, but the program starts threads or processes" in told
     campaign.write_text(CAMPAIGN)
     assert count_events(*load_campaign(campaign)).starts_tasks
+
+
+def test_a_program_without_counters_that_the_counted_one_executes_is_told(folder: Path) -> None:
+    # Its events were missing, while its instructions were counted, and nothing said so. Itself, it executes counted.
+    (folder / "demo.c").unlink()
+    (folder / "demo.c").write_text(
+        "#include <unistd.h>\n#include <sys/wait.h>\nint total;\nvoid work(int n) { total += n; }\n"
+        "void wait_for(const char *program) {\n"
+        '    if (!fork()) { execl(program, "worker", (char *)0); _exit(9); }\n    wait(0);\n}\n'
+        "int main(int argc, char **argv) {\n    work(argc);\n"
+        '    if (argc > 1) { wait_for("/worker"); wait_for("/proc/self/exe"); wait_for("/missing"); }\n'
+        "    return 0;\n}\n"
+    )
+    (folder / "other.c").write_text("int main(void) { return 0; }\n")
+    (folder / "worker").write_bytes(build_program([folder / "other.c"], ["-O1"]).elf_path.read_bytes())
+    (folder / "worker").chmod(0o755)
+    path = folder / "c.yaml"
+    head, _, _ = CAMPAIGN.partition("  sum:")
+    path.write_text(
+        head.replace("stdin: numbers.txt", "args: [x], files: {/worker: worker}") + "variants: {light: [entries]}\n"
+    )
+    counted = count_events(*load_campaign(path))
+    assert [one.events for one in counted.metrics] == [2]
+    assert counted.uncounted == counted.notices[-1:]
+    shown = io.StringIO()
+    print_counts(counted, *load_campaign(path), Console(file=shown, width=400))
+    assert (
+        "! The program executed /worker, which has no counters of this campaign: what it does is in" in shown.getvalue()
+    )
+    path.write_text(path.read_text().replace("/worker: worker", "/unused: worker"))
+    assert count_events(*load_campaign(path)).uncounted == ()

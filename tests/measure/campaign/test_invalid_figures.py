@@ -21,7 +21,8 @@ def plan(**programs: tuple[tuple[str, ...], tuple[str, ...]]) -> Any:
     """A plan whose programs have these warnings and notices, by variant."""
     builds = {variant: (BuildFacts("key", 100, *told),) for variant, told in programs.items()}
     sampling = Sampling.model_validate({"every": "1000 cycles"})
-    return SimpleNamespace(campaign=SimpleNamespace(host=None, sampling=sampling), builds=builds, second_builds={})
+    campaign = SimpleNamespace(host=None, sampling=sampling, software_metrics={"steps": None})
+    return SimpleNamespace(campaign=campaign, builds=builds, second_builds={})
 
 
 def test_a_program_on_one_thread_instead_of_many_is_told_once_and_first() -> None:
@@ -42,6 +43,21 @@ def test_nothing_is_told_of_a_program_without_faults() -> None:
     assert invalid_figures(plan(original=((), ()), counted=((), ())), NO_RUNS, None) == ()
 
 
+def test_programs_without_counters_that_were_executed_are_told() -> None:
+    # Their work was in the hardware metrics, and nothing said that it is in no software metric.
+    executed = [("/worker",), (), ("/worker", "/bin/sort")]
+    outcome: Any = SimpleNamespace(runs=[SimpleNamespace(other_programs=paths) for paths in executed])
+    given = plan()
+    given.campaign.sampling = Sampling.model_validate({"mode": "signal", "every": "1000 cycles"})
+    (told,) = invalid_figures(given, outcome, None)
+    assert told.startswith(
+        "The program executed /worker, /bin/sort, which have no counters of this campaign: what they do is in "
+        "hardware metrics alone, and in no software metric."
+    )
+    given.campaign.software_metrics = {}
+    assert invalid_figures(given, outcome, None) == ()
+
+
 def uneven(off: int, mode: str = "ideal", unit: str = "cycles") -> tuple[str, ...]:
     """What is told of a run with ``off`` of 100 records that are too long, each before one that is too short."""
     lengths = np.full(100, 1000)
@@ -51,7 +67,7 @@ def uneven(off: int, mode: str = "ideal", unit: str = "cycles") -> tuple[str, ..
     trace = SimpleNamespace(boundaries_cycles=boundaries, boundaries_instructions=boundaries // 3)
     given = plan()
     given.campaign.sampling = Sampling.model_validate({"mode": mode, "every": f"1000 {unit}"})
-    outcome: Any = SimpleNamespace(runs=[SimpleNamespace(trace=trace)])
+    outcome: Any = SimpleNamespace(runs=[SimpleNamespace(trace=trace, other_programs=())])
     return invalid_figures(given, outcome, None)
 
 

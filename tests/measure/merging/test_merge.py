@@ -272,7 +272,9 @@ def test_records_that_are_cut_otherwise_are_told_first() -> None:
     merged = merge_runs(baseline, [run], verdicts={"variant": VariantVerdict("perturbed")})
     assert len(merged.warnings) == 1
     other = replace(run, spec=replace(run.spec, interval=20_000, interval_unit="instructions", sampling_mode="signal"))
-    merged = merge_runs(baseline, [other], verdicts={"variant": VariantVerdict("perturbed")}, notes=["Read this first."])
+    merged = merge_runs(
+        baseline, [other], verdicts={"variant": VariantVerdict("perturbed")}, notes=["Read this first."]
+    )
     assert merged.warnings[:3] == (
         "Read this first.",
         "Records are not of one length (1,000 cycles in baseline/0, 20,000 instructions in variant/0): this alone "

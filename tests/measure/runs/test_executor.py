@@ -94,15 +94,16 @@ def test_runs_have_a_short_repr() -> None:
     assert repr(fake_spec(3)) == "<RunSpec of run 3 of 'baseline', seed 3>"
 
 
-def test_a_stored_run_keeps_whether_the_program_started_threads(tmp_path: Path) -> None:
+def test_a_stored_run_keeps_what_the_program_started(tmp_path: Path) -> None:
     run = make_run(fake_spec(0))
     assert isinstance(run, Run)
     with Store(tmp_path) as store:
         for key, starts_tasks in (("one", False), ("other", True)):
-            store.save(key, replace(run, starts_tasks=starts_tasks))
+            others = ("/worker",) if starts_tasks else ()
+            store.save(key, replace(run, starts_tasks=starts_tasks, other_programs=others))
             found, _ = store.load(key, run.spec)
             assert found is not None
-            assert found.starts_tasks == starts_tasks
+            assert (found.starts_tasks, found.other_programs) == (starts_tasks, others)
 
 
 def test_counters_that_fail_alone_stop_nothing_whichever_runs_end_first(tmp_path: Path) -> None:
