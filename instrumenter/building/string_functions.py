@@ -18,14 +18,14 @@ from pathlib import Path
 
 from common.atomic_files import move_file, workspace
 from common.file_cache import cache_directory
+from common.library_sources import STRING_FUNCTIONS
 from instrumenter.errors import ToolchainError
 
 _SOURCE = Path(__file__).parents[1] / "runtime" / "string_functions.c"
 _FUNCTIONS = ("memcpy", "memmove", "memset", "strlen")
-# -fno-builtin: else the compiler makes calls of memcpy and of the others from their own loops. Without debug
-# information they are not among the program's own functions, as those of its libraries.
+# -fno-builtin: else the compiler makes calls of memcpy and of the others from their own loops.
 _FLAGS = (
-    "-O2", "-std=gnu11", "-w", "-g0", "-fno-builtin", "-fno-unroll-loops", "-fomit-frame-pointer",
+    "-O2", "-std=gnu11", "-w", "-g", "-fno-builtin", "-fno-unroll-loops", "-fomit-frame-pointer",
     "-fasynchronous-unwind-tables", "-fno-sanitize=all", "-fno-stack-protector",
 )  # fmt: skip
 FOR_LINKER_THAT_COMPILES = tuple(f"-Wl,-u,{name}" for name in _FUNCTIONS)
@@ -45,14 +45,16 @@ def archive(zig: str, version: str, target: str, environment: Mapping[str, str],
     ``zig``: the compiler's program, of ``version``; ``environment``: in which it runs; ``lock``: descriptors that it
     inherits. Raises `ToolchainError` or `OSError`.
     """
-    identity = json.dumps([_SOURCE.read_text("utf-8"), _FUNCTIONS, _FLAGS, version, target])
+    identity = json.dumps([_SOURCE.read_text("utf-8"), _FUNCTIONS, _FLAGS, STRING_FUNCTIONS, version, target])
     place = cache_directory() / "runtime" / f"{hashlib.sha256(identity.encode()).hexdigest()}.a"
     if place.is_file():
         return place
     place.parent.mkdir(parents=True, exist_ok=True)
     with workspace(place.parent) as folder:
         objects = [f"{name}.o" for name in _FUNCTIONS]
-        compiler = ["cc", "-target", target, *_FLAGS, "-c", str(_SOURCE)]
+        # Debug information has the same path everywhere, by which the functions are known to be a library's.
+        names = [f"-ffile-prefix-map={_SOURCE}={STRING_FUNCTIONS}", f"-ffile-prefix-map={folder}=."]
+        compiler = ["cc", "-target", target, *_FLAGS, *names, "-c", str(_SOURCE)]
         calls = [[*compiler, f"-DMAKE_{name}", "-o", made] for name, made in zip(_FUNCTIONS, objects, strict=True)]
         for words in (*calls, ["ar", "rcs", place.name, *objects]):
             done = subprocess.run(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from common.library_sources import STRING_FUNCTIONS, is_library_source
 from emulator.linux.vfs.files import VirtualFiles
 from emulator.machine import Machine
 from instrumenter.building import string_functions
@@ -14,6 +15,7 @@ from instrumenter.building.elf_symbols import read_symbols
 from instrumenter.building.program_build import build_program
 from instrumenter.building.toolchain import GUEST_TARGET, HOST_TARGET, Toolchain
 from instrumenter.errors import CompileFailure
+from measure.program_code.counter_code import program_image
 from tests.instrumenter.guest_output import output_of
 
 NAIVE = r"""
@@ -196,3 +198,13 @@ def test_a_program_that_the_archive_does_not_fit_is_linked_without_it(
     with pytest.raises(CompileFailure) as failure:
         linked(tmp_path, compiled(tmp_path, "b.c", "int missing(void); int main(void) { return missing(); }"))
     assert failure.value.undefined == ("missing",)
+
+
+def test_debug_information_names_them_as_a_librarys(tmp_path: Path) -> None:
+    """Else they would be taken for functions of the program, and a call of them for one that is no longer inlined."""
+    program = linked(tmp_path, compiled(tmp_path, "a.c", COPIES % "memmove(to, from, n)", ("-O2", "-fno-builtin")))
+    image = program_image(program)
+    line = image.source_line(next(symbol.address for symbol in image.symbols if symbol.name == "memmove"))
+    assert line is not None
+    assert line[0].endswith(STRING_FUNCTIONS)
+    assert is_library_source(line[0])
