@@ -3,7 +3,7 @@
 They are what the functions of the C standard, and of POSIX for files, time, signals and threads need; not regular
 expressions, the network, users and groups, wide streams, complex numbers, and `popen`. What a member of this list needs
 of the library is in the list, for machines of all our targets. Functions that are not here, such as `malloc` and
-`strlen`, come from the compiler's other libraries.
+`strchr`, come from the compiler's other libraries, and `strlen` from `instrumenter.building.string_functions`.
 """
 
 from __future__ import annotations

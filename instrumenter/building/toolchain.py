@@ -22,7 +22,7 @@ from typing import NoReturn
 
 from common import compiler_cache
 from common.shared_folders import locked
-from instrumenter.building import c_library, openmp
+from instrumenter.building import c_library, openmp, string_functions
 from instrumenter.building.left_out_flags import notices_about_flags, without_left_out
 from instrumenter.errors import CompileFailure, SourceError, ToolchainError
 from instrumenter.find.languages import OLD_C_FLAGS, flags_of_language, is_cplusplus
@@ -165,11 +165,20 @@ class Toolchain:
         return self._run([*self.tool(name), *arguments], directory, arguments, False, (), self.environment())
 
     def run_link(self, arguments: Sequence[str], directory: Path, driver: str) -> tuple[int, bytes, bytes]:
-        """As `run`, for a link: with the common part of the C library if that has all that the program needs.
+        """As `run`, for a link: with the common part of the C library if that has all that the program needs, and with
+        `instrumenter.building.string_functions`, unless the linker refuses these, for a processor without
+        floating-point registers for example.
 
         A program of C++ that needs none of its library is linked as one of C while that library, which takes
         minutes to build, is not there: build systems try a compiler out by such programs, also for projects in C.
         """
+        more = self._string_functions(arguments)
+        done = self._run_link([*arguments, *more], directory, driver)
+        is_refused = done[0] and more and os.fsencode(more[-1]) in done[2]
+        return self._run_link(arguments, directory, driver) if is_refused else done
+
+    def _run_link(self, arguments: Sequence[str], directory: Path, driver: str) -> tuple[int, bytes, bytes]:
+        """As `run_link`, with ``arguments`` as they are."""
         may_be_c = driver == "c++" and not self._ready(cplusplus=True).exists() and c_library.is_usable(arguments)
         if may_be_c and (self.prepare_common_library() or self._ready(cplusplus=False).exists()):
             status, out, err = self.run(arguments, directory, "cc")
@@ -183,6 +192,18 @@ class Toolchain:
             self.prepare(driver)
             return self.run(arguments, directory, driver)
         return status, out, err
+
+    def _string_functions(self, arguments: Sequence[str]) -> list[str]:
+        """What a link with ``arguments`` gets of `instrumenter.building.string_functions`: the archive, or nothing."""
+        if not self.target or not string_functions.are_for(self.target, arguments):
+            return []
+        try:
+            with compiler_cache.running(self.cache) as lock:
+                version, environment = compiler_version(), self.environment()
+                made = string_functions.archive(_executable(), version, self.target, environment, lock)
+        except OSError:
+            return []  # no place to keep it: the compiler's own are linked
+        return [*(string_functions.FOR_LINKER_THAT_COMPILES if _is_lto(arguments) else ()), str(made)]
 
     def become(self, command: Sequence[str]) -> NoReturn:
         """Let the compiler's command line ``command`` take this process's place."""
