@@ -221,7 +221,7 @@ def test_periods_are_times(tmp_path: Path) -> None:
     assert trace_of_frame(counts(30, "a", "b").set_index(periods), "frame").interval == "10 ms"
     frame = counts(30, "a", "b").assign(time=periods)
     assert trace_of_frame(frame, "frame").interval == "10 ms"
-    frame.assign(time=[[1]] * 30).to_parquet(tmp_path / "bad")
+    frame.assign(time=pd.Series([[1]] * 30, dtype=object)).to_parquet(tmp_path / "bad")
     with pytest.raises(TraceFileError, match=r"bad: column 'time': got values of type list<.*, expected times"):
         read_trace(tmp_path / "bad")
 
