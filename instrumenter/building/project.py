@@ -24,6 +24,7 @@ from common.atomic_files import workspace, write_text
 from common.file_cache import cache_directory
 from common.listed_names import listed
 from instrumenter.building import made_programs
+from instrumenter.building.elf_symbols import read_symbols
 from instrumenter.building.generated_sources import add_places, check_one_meaning, explain_no_events
 from instrumenter.building.left_out_flags import notices_about_build
 from instrumenter.building.program_build import (
@@ -413,10 +414,10 @@ class _Tree:
             return {}, {}, [], notices
         units = [each for each in entries if each["kind"] == "unit"]
         # Programs with which a configure script tried the compiler do not exist any more.
-        units = [each for each in units if (Path(each["directory"]) / (_piped(each) or each["source"])).is_file()]
+        units = [each for each in units if _file_of(each).is_file()]
         for each in units:
-            name = os.path.relpath(Path(each["directory"]) / (_piped(each) or each["source"]), self._tree)
-            each["name"] = f"standard input of the compiler for {name}" if _piped(each) else name
+            name = os.path.relpath(_file_of(each), self._tree)
+            each["name"] = name if each["source"] != "-" else f"standard input of the compiler for {name}"
         units.sort(key=lambda each: str(each["name"]))  # the order of make -j is random
         wrong = next((each for each in units if each.get("wrong_spec")), None)
         if wrong is not None:
@@ -432,7 +433,7 @@ class _Tree:
         for metric in without_site[:1]:
             why = self._explain(metric, spec.metrics[metric], units, left_out, spec.target)
             raise SpecError(why, metric, tuple(without_site[1:]))
-        if not _has_symbol(program):
+        if not any(symbol.name == SYMBOL for symbol in read_symbols(program)):
             raise SourceError(
                 f"'{self.project.binary}' has no symbol {SYMBOL}: the build strips it; leave out strip and `install -s`"
             )
@@ -471,9 +472,9 @@ def _events(unit: Mapping[str, Any], metric: str, spec: MetricSpec, target: str)
     )
 
 
-def _piped(unit: Mapping[str, Any]) -> str | None:
-    """What was made of a unit whose source came from the compiler's standard input; None for others."""
-    return unit["output"] if unit["source"] == "-" else None
+def _file_of(unit: Mapping[str, Any]) -> Path:
+    """The unit's source; what was made of it where that came from the compiler's standard input."""
+    return Path(unit["directory"], unit["output"] if unit["source"] == "-" else unit["source"])
 
 
 def _left_out(units: list[dict[str, Any]]) -> list[str]:
@@ -492,12 +493,3 @@ def _left_out(units: list[dict[str, Any]]) -> list[str]:
 def _machine_name(machine: str) -> str:
     """An ELF file's machine in words."""
     return {"EM_RISCV": "RISC-V"}.get(machine, machine.removeprefix("EM_"))
-
-
-def _has_symbol(program: Path) -> bool:
-    from elftools.elf.elffile import ELFFile
-    from elftools.elf.sections import SymbolTableSection
-
-    with program.open("rb") as file:
-        symbols = ELFFile(file).get_section_by_name(".symtab")
-        return isinstance(symbols, SymbolTableSection) and bool(symbols.get_symbol_by_name(SYMBOL))

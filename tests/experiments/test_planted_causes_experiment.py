@@ -17,7 +17,7 @@ from measure.runs.executor import Workers
 @pytest.mark.parametrize("cause", ["inlining", "alias"])
 def test_a_planted_cause_comes_first(cause: str, tmp_path: Path) -> None:
     with Workers(2) as workers:
-        row = examine(instance(cause, 200), tmp_path, workers)
+        row = examine(instance(cause, 202), tmp_path, workers)
     assert row["verdict"] == "perturbed"
     assert row["first"] == row["mechanism"] == CAUSES[cause][0]
 

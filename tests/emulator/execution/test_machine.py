@@ -268,7 +268,7 @@ def test_emulate_changes_values_of_the_machine_file(mixture: Path) -> None:
         (found,) = re.findall(r"([0-9,]+)  l1d misses\n", done.stderr)
         return int(found.replace(",", ""))
 
-    assert misses("--set", "l1d.size_bytes=4096") > misses() > misses("--set", "l1d.size_bytes=262144")
+    assert misses("--set", "l1d.size_bytes=2048") > misses("--set", "l1d.size_bytes=4096") > misses()
     alone = emulate("--set", "l1d.size_bytes=4096", "--", str(mixture), "1")
     assert alone.returncode == 2
     assert "--set: got it without --machine" in alone.stderr

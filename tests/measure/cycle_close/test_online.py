@@ -52,7 +52,7 @@ int main(void) { long s = 1; long n = 3000;
   }
   printf("%ld\\n", s); return 0; }
 """
-SHORT = replace(BY_DEFAULT, interval_instructions=2_000, threshold=0.1)
+SHORT = replace(BY_DEFAULT, interval_instructions=2_000, threshold=0.12)
 WAYS = {
     "default": SHORT,
     "mean": replace(SHORT, update="mean", base="L"),
