@@ -18,7 +18,7 @@ from pathlib import Path
 
 from common.atomic_files import move_file, workspace
 from common.file_cache import cache_directory
-from common.library_sources import STRING_FUNCTIONS
+from common.library_sources import COMPILER_FOLDER, STRING_FUNCTIONS
 from instrumenter.errors import ToolchainError
 
 _SOURCE = Path(__file__).parents[1] / "runtime" / "string_functions.c"
@@ -45,15 +45,18 @@ def archive(zig: str, version: str, target: str, environment: Mapping[str, str],
     ``zig``: the compiler's program, of ``version``; ``environment``: in which it runs; ``lock``: descriptors that it
     inherits. Raises `ToolchainError` or `OSError`.
     """
-    identity = json.dumps([_SOURCE.read_text("utf-8"), _FUNCTIONS, _FLAGS, STRING_FUNCTIONS, version, target])
+    identity = json.dumps(
+        [_SOURCE.read_text("utf-8"), _FUNCTIONS, _FLAGS, STRING_FUNCTIONS, COMPILER_FOLDER, version, target]
+    )
     place = cache_directory() / "runtime" / f"{hashlib.sha256(identity.encode()).hexdigest()}.a"
     if place.is_file():
         return place
     place.parent.mkdir(parents=True, exist_ok=True)
     with workspace(place.parent) as folder:
         objects = [f"{name}.o" for name in _FUNCTIONS]
-        # Debug information has the same path everywhere, by which the functions are known to be a library's.
-        names = [f"-ffile-prefix-map={_SOURCE}={STRING_FUNCTIONS}", f"-ffile-prefix-map={folder}=."]
+        # Debug information has the same paths everywhere, by which the functions are known to be a library's.
+        places = {_SOURCE: STRING_FUNCTIONS, Path(zig).parent: COMPILER_FOLDER, folder: "."}
+        names = [f"-ffile-prefix-map={place}={name}" for place, name in places.items()]
         compiler = ["cc", "-target", target, *_FLAGS, *names, "-c", str(_SOURCE)]
         calls = [[*compiler, f"-DMAKE_{name}", "-o", made] for name, made in zip(_FUNCTIONS, objects, strict=True)]
         for words in (*calls, ["ar", "rcs", place.name, *objects]):

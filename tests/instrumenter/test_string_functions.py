@@ -208,3 +208,12 @@ def test_debug_information_names_them_as_a_librarys(tmp_path: Path) -> None:
     assert line is not None
     assert line[0].endswith(STRING_FUNCTIONS)
     assert is_library_source(line[0])
+
+
+def test_the_archive_does_not_depend_on_where_the_compiler_is_installed() -> None:
+    """Programs of two installations that share a cache differed in their debug information."""
+    *_, archive = Toolchain(GUEST_TARGET)._string_functions(["-static"])
+    content = Path(archive).read_bytes()
+    assert b"/ziglang/lib/include\0" in content
+    assert b"site-packages" not in content
+    assert b"/tmp/" not in content
