@@ -278,13 +278,12 @@ def summary_of(job: Job, settings: TracerSettings, traced: Traced, full: Traced 
         },
     }
     if full is not None:
-        about["validation"] = validation_of(traced, full)
+        about["validation"] = validation_of(traced, full, deviations(full.table, traced.table))
     return about
 
 
-def validation_of(traced: Traced, full: Traced) -> dict[str, Any]:
-    """What summary.json has of the deviation from the full simulation."""
-    compared = deviations(full.table, traced.table)
+def validation_of(traced: Traced, full: Traced, compared: pd.DataFrame) -> dict[str, Any]:
+    """What summary.json has of the deviation from the full simulation; ``compared``: what `deviations` gives."""
     return {
         "full_seconds": full.seconds,
         "speedup": full.seconds / traced.seconds,

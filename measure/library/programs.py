@@ -302,11 +302,12 @@ def cycleclose(
     found = CycleCloseTrace(traced.table, traced.phases, traced.seconds, traced.ending, None, again, findings)
     if full is None:
         return found
-    validation = validation_of(traced, full)
+    deviation = deviations(full.table, traced.table)
+    validation = validation_of(traced, full, deviation)
     rows = [{"event": name, **figures} for name, figures in validation["events"].items()]
     return replace(
         found, table=pd.DataFrame(with_actual(traced.columns, full.columns)),
-        deviation=deviations(full.table, traced.table), events=pd.DataFrame(rows), full_seconds=full.seconds,
+        deviation=deviation, events=pd.DataFrame(rows), full_seconds=full.seconds,
         findings=tuple(filter(None, (about_worst(validation), *findings))),
     )  # fmt: skip
 
