@@ -8,7 +8,7 @@ from measure.perturbation.analysis_types import VERDICTS
 from measure.perturbation.finding import Finding
 from measure.perturbation.wording import listed_names
 from measure.report import elements
-from measure.report.model import ReportData
+from measure.report.model import ReportData, VariantReport
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,11 @@ def next_steps(data: ReportData, results: str = "") -> tuple[NextStep, ...]:
                 "Use the counters with care: in the mean over runs they change nothing that counts, but "
                 f"{', and '.join(restrictions)}. This joins the runs into one trace."
             )
+        if unaligned := [one.name for one in data.variants if _is_not_assessable_across(one)]:
+            text += (
+                f" Across runs nothing could be judged of {listed_names(unaligned)}: whether these runs align with "
+                "others is not shown, so their metrics may be related more weakly to others than they are."
+            )
         if unjudged := _unjudged(data):
             text += f" Not judged, so not shown to be unchanged: {unjudged}."
         if blind:
@@ -67,6 +72,10 @@ def _restrictions(data: ReportData) -> list[str]:
         names = listed_names(scattered)
         found.append(f"runs of {names} scatter more than baselines, so that one run says less than a plain one")
     return found
+
+
+def _is_not_assessable_across(variant: VariantReport) -> bool:
+    return variant.outer_held_out is not None and variant.outer_held_out.verdict == "not assessable"
 
 
 def _unjudged(data: ReportData) -> str:
