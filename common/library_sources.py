@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 STRING_FUNCTIONS = "/instrumenter/runtime/string_functions.c"
-"""How debug information names the source of the functions that `instrumenter.building.string_functions` adds."""
+"""How debug information names the source of the functions that `instrumenter.compiler.string_functions` adds."""
 COMPILER_FOLDER = "/ziglang"
 """How it names the folder of the compiler, wherever that is installed."""
 

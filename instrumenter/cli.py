@@ -13,7 +13,7 @@ from common.text_encoding import AnyTextCommand
 
 if TYPE_CHECKING:
     from instrumenter.building.generated_sources import Generated
-    from instrumenter.building.toolchain import Toolchain
+    from instrumenter.compiler.toolchain import Toolchain
     from instrumenter.spec.software_metrics import InstrumentSpec
 
 USAGE_ERROR, WORK_FAILED = 2, 1
@@ -74,7 +74,7 @@ def _instrument(path: Path, out: Path, with_program: bool) -> None:
     from common.yaml_document import YamlDocument
     from instrumenter.building.generated_sources import generate, preprocess_all
     from instrumenter.building.program_build import BUILD_FLAGS
-    from instrumenter.building.toolchain import Toolchain, without_preprocessor_flags
+    from instrumenter.compiler.toolchain import Toolchain, without_preprocessor_flags
     from instrumenter.errors import SpecError
     from instrumenter.spec.software_metrics import InstrumentSpec
 

@@ -179,7 +179,7 @@ def schema(kind: str) -> None:
 
         document = VERDICTS_JSON_SCHEMA
     elif kind == "summary":
-        from measure.campaign.analysis import SUMMARY_JSON_SCHEMA
+        from measure.analysis.analysis import SUMMARY_JSON_SCHEMA
 
         document = SUMMARY_JSON_SCHEMA
     else:

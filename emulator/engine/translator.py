@@ -20,13 +20,11 @@ from numpy.typing import NDArray
 
 from emulator.engine.blocks import BlockCache
 from emulator.engine.branch_counters import sums_of, unpacked_sums
-from emulator.engine.codegen.code_image import unpacked
-from emulator.engine.codegen.compiler import Compiler
-from emulator.engine.codegen.entry import Entry
 from emulator.engine.decode.block_table import BlockTable
 from emulator.engine.decode.operations import OPERATION_DTYPE
 from emulator.engine.emit.emitter import DECLARATIONS, METADATA
 from emulator.engine.emit.region_symbols import contains_numbers, counters_of, counts_branches, numbers_of
+from emulator.engine.entry.entry import Entry
 from emulator.engine.hart_state import COUNTERS_OFFSET, Hart
 from emulator.engine.instrument.inline_functions import Inline, InlineTables, select_by_class, texts_of
 from emulator.engine.persist.hand_over import regions_to_save
@@ -38,6 +36,8 @@ from emulator.engine.tiering.region_formation import RegionFormer
 from emulator.engine.tiering.region_states import Region, RegionEvent, RegionState
 from emulator.engine.tiering.tiers import Tier
 from emulator.events import TraceSelection
+from emulator.native_code.code_image import unpacked
+from emulator.native_code.compiler import Compiler
 
 if TYPE_CHECKING:
     from emulator.engine.emit.region import RegionEmitter
@@ -450,7 +450,7 @@ class Translator:
         Translations carry no such table: the region is translated once more with debug locations, which do not
         change the code, and the object's line table is read.
         """
-        from emulator.engine.codegen.fault_location import access_at
+        from emulator.engine.entry.fault_location import access_at
 
         tier, region = self.region_at(host_pc)
         if tier is not None and region is not None:

@@ -7,7 +7,7 @@ code in a rounding mode that the host does not have.
 from __future__ import annotations
 
 from emulator.engine.blocks import Block
-from emulator.engine.codegen.entry import Entry
+from emulator.engine.entry.entry import Entry
 from emulator.engine.instrument.inline_functions import execute as execute_with_calls
 from emulator.engine.oracle import ECALL, ECALL_BYTES, Environment, Oracle
 from emulator.engine.selections import is_hooked

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from emulator.engine.codegen.entry import Entry
 from emulator.engine.emit.dataflow import MAX_UNCHECKED_INSTRUCTIONS
+from emulator.engine.entry.entry import Entry
 from emulator.engine.hart_state import Exit, Hart
 from emulator.engine.persist.program_translations import ProgramTranslations
 from emulator.engine.persist.translation_store import TranslationStore

@@ -239,7 +239,7 @@ def _load(key: str, text: Callable[[], str]) -> tuple[int, list[Kind]]:
 
 @functools.cache
 def _compiler(directory: Path) -> Any:
-    from emulator.engine.codegen.compiler import Compiler
+    from emulator.native_code.compiler import Compiler
 
     return Compiler()
 

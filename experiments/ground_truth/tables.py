@@ -10,15 +10,15 @@ import numpy as np
 import pandas as pd
 
 from measure.alignment.setting import AlignmentSetting
-from measure.campaign.run_command import load_results
-from measure.ground_truth.alignment import choose_channels, typical_error
-from measure.merging.program_progress import EventCurve
-from measure.merging.truth import Algorithm
+from measure.analysis.stored_runs import load_results
 from measure.perturbation.analysis_types import VERDICTS, gravest
 from measure.report.ground_truth_section import largest_change
 from measure.report.model import GroundTruth, ReportData
 from measure.result_files import write_text_atomically
 from measure.run_types import BASELINE, Run
+from measure.runs.program_progress import EventCurve
+from measure.truth_checks.alignment import choose_channels, typical_error
+from measure.truth_checks.merge_truth import Algorithm
 
 PENALTIES = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 """Of a step, for each channel, in variances."""

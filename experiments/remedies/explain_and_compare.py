@@ -19,11 +19,11 @@ import numpy as np
 from rich.console import Console
 
 from experiments.remedies.statements import aggregated_statements
-from measure.campaign.analysis import verdicts_of_variants
+from measure.analysis.analysis import verdicts_of_variants
+from measure.analysis.explained import FOLDER
 from measure.campaign.run_command import make_campaign
 from measure.explanation.explain_campaign import DEFAULT_PAIRS, explain_judged
 from measure.explanation.explain_variant import VariantPerturbation
-from measure.explanation.explained import FOLDER
 from measure.explanation.explanation_types import Explanation
 from measure.explanation.paired_runs import PLAIN, PairedRuns, ProgramChoice
 from measure.explanation.relations import Relations

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from instrumenter.building.generated_sources import preprocess_all
-from instrumenter.building.toolchain import GUEST_TARGET, Toolchain
+from instrumenter.compiler.toolchain import GUEST_TARGET, Toolchain
 from instrumenter.find.clang import parse_leniently
 
 if TYPE_CHECKING:

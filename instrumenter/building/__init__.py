@@ -1,1 +1,1 @@
-"""Builds executables from sources: the cross-compiler, single programs, and projects with their own build."""
+"""Builds single programs from sources: the instrumented text, objects, and a link for each code layout."""

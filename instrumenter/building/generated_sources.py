@@ -9,13 +9,13 @@ from itertools import product
 from pathlib import Path
 
 from common.suggestions import nearest
-from instrumenter.building.left_out_flags import notices_about_flags
-from instrumenter.building.toolchain import GUEST_TARGET, Toolchain
+from instrumenter.compiler.left_out_flags import notices_about_flags
+from instrumenter.compiler.toolchain import GUEST_TARGET, Toolchain
 from instrumenter.errors import SourceError, SpecError
-from instrumenter.find.languages import generated_ending, is_cplusplus
 from instrumenter.find.sites import LIBRARY_ALLOCATIONS, FoundSites, Meant
-from instrumenter.rewrite.counter_layout import CounterLayout, Placement
+from instrumenter.languages import generated_ending, is_cplusplus
 from instrumenter.rewrite.rewriter import rewrite
+from instrumenter.spec.counter_layout import CounterLayout, Placement
 from instrumenter.spec.software_metrics import MetricSpec
 
 MOST_NAMED_SOURCES = 6  # in a message
@@ -150,7 +150,7 @@ def explain_no_events(metric: str, spec: MetricSpec, events_of: Mapping[str, Fou
 
 def _names_one(value: str, names: set[str]) -> bool:
     """Whether a metric's name means one of these qualified C++ names."""
-    from instrumenter.find.cplusplus.names import read_name
+    from instrumenter.spec.cplusplus_names import read_name
 
     wanted = read_name(value.replace(".", "::"))
     return any(wanted.matches_parts(tuple(name.split("::"))) for name in names)

@@ -28,7 +28,7 @@ from instrumenter.building.relink import (
     link_shifted,
     wanted_symbols,
 )
-from instrumenter.building.toolchain import (
+from instrumenter.compiler.toolchain import (
     GUEST_TARGET,
     SECTION_FLAGS,
     Toolchain,
@@ -38,8 +38,8 @@ from instrumenter.building.toolchain import (
     without_preprocessor_flags,
 )
 from instrumenter.errors import SpecError
-from instrumenter.find.languages import flags_of_language, generated_ending
-from instrumenter.rewrite.counter_layout import CounterLayout, CounterLocation, Placement
+from instrumenter.languages import flags_of_language, generated_ending
+from instrumenter.spec.counter_layout import CounterLayout, CounterLocation, Placement
 from instrumenter.spec.software_metrics import MetricSpec
 
 PACKAGE = Path(__file__).parents[1]

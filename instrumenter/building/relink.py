@@ -25,7 +25,7 @@ from pathlib import Path
 from common import compiler_cache
 from common.elf_files import is_elf
 from instrumenter.building.elf_symbols import read_symbols
-from instrumenter.building.toolchain import TIMEOUT_SECONDS
+from instrumenter.compiler.toolchain import TIMEOUT_SECONDS
 from instrumenter.errors import SourceError, ToolchainError
 
 COMMAND_NAME = "link.json"

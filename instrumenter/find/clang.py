@@ -10,8 +10,8 @@ from clang import cindex
 from clang.cindex import Cursor, CursorKind, StorageClass, TypeKind
 
 from instrumenter.errors import SourceError
-from instrumenter.find.languages import OLD_C_FLAGS
 from instrumenter.find.line_markers import LineMap
+from instrumenter.languages import OLD_C_FLAGS
 
 _FILE = "program.i"
 _ASSIGN_FIRST, _ASSIGN_LAST = 22, 32  # CXBinaryOperator_Assign .. _OrAssign

@@ -22,7 +22,7 @@ from instrumenter.find import clang
 from instrumenter.find.evaluation import evaluated, text_of
 from instrumenter.find.line_markers import LineMap, Place
 from instrumenter.find.sites import Form, FoundSites, Site
-from instrumenter.rewrite.counter_layout import ALLOCATORS
+from instrumenter.spec.counter_layout import ALLOCATORS
 from instrumenter.spec.software_metrics import MetricSpec
 
 _LOOPS = (CursorKind.FOR_STMT, CursorKind.WHILE_STMT, CursorKind.DO_STMT, CursorKind.CXX_FOR_RANGE_STMT)

@@ -14,7 +14,7 @@ from clang.cindex import Cursor, CursorKind, Diagnostic
 from instrumenter.errors import SpecError
 from instrumenter.find import clang
 from instrumenter.find.line_markers import LineMap
-from instrumenter.rewrite.counter_layout import LOCAL, SYMBOL
+from instrumenter.spec.counter_layout import LOCAL, SYMBOL
 from instrumenter.spec.software_metrics import MetricSpec
 
 _UNDECLARED = re.compile(r"use of undeclared identifier '(\w+)'")

@@ -17,14 +17,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from instrumenter.building.toolchain import GUEST_TARGET
+from instrumenter.compiler.toolchain import GUEST_TARGET
 from instrumenter.errors import InstrumenterError
-from instrumenter.find.cplusplus.names import read_name, split_arguments
 from instrumenter.find.debug_information import Body, DebugInfo, UnitInfo, Variable
 from instrumenter.find.find import find_source_events
-from instrumenter.find.languages import generated_ending, is_cplusplus
 from instrumenter.find.line_markers import LineMap
 from instrumenter.find.sites import Form, FoundSites, Site
+from instrumenter.languages import generated_ending, is_cplusplus
+from instrumenter.spec.cplusplus_names import read_name, split_arguments
 from instrumenter.spec.software_metrics import MetricSpec
 
 _RETURNS = {b"\x82\x80": 2, b"\x67\x80\x00\x00": 4}  # c.jr ra; jalr x0, 0(ra)

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from clang.cindex import Cursor, CursorKind
 
-from instrumenter.building.toolchain import GUEST_TARGET
+from instrumenter.compiler.toolchain import GUEST_TARGET
 from instrumenter.find.clang import parse
-from instrumenter.find.languages import is_cplusplus
 from instrumenter.find.line_markers import LineMap
+from instrumenter.languages import is_cplusplus
 from instrumenter.rewrite.edits import Edits
 
 _VERSION = re.compile(r"([CD])[0-5](?=E)")
@@ -47,8 +47,8 @@ def _definitions(
             if cursor.kind == CursorKind.FUNCTION_DECL and cursor.is_definition():
                 yield cursor, [cursor.spelling]
         return
-    from instrumenter.find.cplusplus.names import FUNCTIONS, RECORDS
     from instrumenter.find.cplusplus.parse import parse as parse_cplusplus
+    from instrumenter.spec.cplusplus_names import FUNCTIONS, RECORDS
 
     scopes = (CursorKind.NAMESPACE, CursorKind.LINKAGE_SPEC, CursorKind.UNEXPOSED_DECL, *RECORDS)
     waiting = [parse_cplusplus(text, name, target, lines, flags)]

@@ -21,8 +21,8 @@ from instrumenter.errors import SpecError
 from instrumenter.find.expressions import check_expressions
 from instrumenter.find.find import find_source_events
 from instrumenter.find.sites import Form, FoundSites, Site
-from instrumenter.rewrite.counter_layout import CounterLayout, allocator_stand_in
 from instrumenter.rewrite.edits import Edits
+from instrumenter.spec.counter_layout import CounterLayout, allocator_stand_in
 from instrumenter.spec.software_metrics import MetricSpec
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator, model_validator
 
-from instrumenter.rewrite.counter_layout import Placement
+from instrumenter.spec.counter_layout import Placement
 
 Event = Literal["call", "entry", "exit", "write", "loop", "branch", "alloc", "alloc_bytes"]
 
@@ -139,7 +139,7 @@ class MetricSpec(BaseModel):
     @classmethod
     def _function_name(cls, value: str | None) -> str | None:
         if value is not None and not re.fullmatch(r"[A-Za-z_$]\w*", value):
-            from instrumenter.find.cplusplus.names import read_name
+            from instrumenter.spec.cplusplus_names import read_name
 
             read_name(value)
         return value

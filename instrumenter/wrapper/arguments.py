@@ -2,8 +2,8 @@
 
 A `CommandLine` is a list of `Token`s. Each is an option with its value or an input, and its `Kind` says to which step
 of the work it belongs; the arguments of the preprocessor, the compiler and the linker are composed from the tokens.
-Options for other machines that build systems pass (`instrumenter.building.processor_options`), options that would
-remove the program's symbols or make it relocatable, and OpenMP (`instrumenter.building.openmp`) are left out.
+Options for other machines that build systems pass (`instrumenter.compiler.processor_options`), options that would
+remove the program's symbols or make it relocatable, and OpenMP (`instrumenter.compiler.openmp`) are left out.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path, PurePath
 
-from instrumenter.building import openmp
-from instrumenter.building.processor_options import is_left_out, is_probe
-from instrumenter.building.toolchain import ALWAYS, GUEST_TARGET
+from instrumenter.compiler import openmp
+from instrumenter.compiler.processor_options import is_left_out, is_probe
+from instrumenter.compiler.toolchain import ALWAYS, GUEST_TARGET
 from instrumenter.errors import SourceError
 
 

@@ -54,7 +54,7 @@ def main_ld() -> None:
 
 
 def _exec_tool(tool: str) -> None:
-    from instrumenter.building.toolchain import Toolchain
+    from instrumenter.compiler.toolchain import Toolchain
 
     toolchain = Toolchain()  # its tools are the same for all targets
     toolchain.become([*toolchain.tool(tool), *sys.argv[1:]])
@@ -102,7 +102,7 @@ def _target_of_environment() -> str:
 
 def _exec_compiler(words: Sequence[str], target: str, driver: str) -> NoReturn:
     """Let the compiler take this process's place."""
-    from instrumenter.building.toolchain import Toolchain
+    from instrumenter.compiler.toolchain import Toolchain
 
     toolchain = Toolchain(target)
     sys.stdout.flush()

@@ -25,7 +25,6 @@ from common.file_cache import cache_directory
 from instrumenter.building.code_size import has_code
 from instrumenter.building.elf_symbols import starts_threads
 from instrumenter.building.generated_sources import add_places
-from instrumenter.building.left_out_flags import notices_about_flags
 from instrumenter.building.program_build import (
     NULL_CONTROL_SOURCE,
     RUNTIME,
@@ -34,7 +33,8 @@ from instrumenter.building.program_build import (
     padding_source,
 )
 from instrumenter.building.relink import PADDING_SOURCE, keep_link, wanted_symbols
-from instrumenter.building.toolchain import (
+from instrumenter.compiler.left_out_flags import notices_about_flags
+from instrumenter.compiler.toolchain import (
     ALWAYS,
     GUEST_TARGET,
     SECTION_FLAGS,

@@ -17,10 +17,10 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from common.yaml_document import YamlDocument
 from instrumenter.building.program_build import MAX_HARDWARE_COUNTERS, AnySampler, HostSamplerConfig, SamplerConfig
-from instrumenter.building.toolchain import GUEST_TARGET
+from instrumenter.compiler.toolchain import GUEST_TARGET
 from instrumenter.errors import SpecError
 from instrumenter.find.sites import Meant
-from instrumenter.rewrite.counter_layout import CounterLayout, Placement
+from instrumenter.spec.counter_layout import CounterLayout, Placement
 from instrumenter.spec.software_metrics import MetricSpec, check_metric_names
 from instrumenter.wrapper.plain_compile import SPEC_VARIABLE
 

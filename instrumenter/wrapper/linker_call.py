@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from common.elf_files import ARCHIVE_MAGIC, ELF_MAGIC
-from instrumenter.building.toolchain import GUEST_TARGET, Toolchain
+from instrumenter.compiler.toolchain import GUEST_TARGET, Toolchain
 from instrumenter.errors import SourceError
 from instrumenter.wrapper.arguments import WITH_VALUE
 

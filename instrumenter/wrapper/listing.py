@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from instrumenter.building import openmp, processor_options
+from instrumenter.compiler import openmp, processor_options
 from instrumenter.wrapper.arguments import CommandLine
 
 LOG_VARIABLE = "INSTRUMENT_LOG"

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from instrumenter.building.toolchain import ALWAYS, GUEST_TARGET, SECTION_FLAGS, Toolchain
+from instrumenter.compiler.toolchain import ALWAYS, GUEST_TARGET, SECTION_FLAGS, Toolchain
 from instrumenter.wrapper.arguments import CommandLine, Kind, Token
 from instrumenter.wrapper.listing import write_entry
 

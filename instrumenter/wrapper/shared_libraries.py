@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from common.elf_files import ARCHIVE_MAGIC, ELF_MAGIC
-from instrumenter.building.toolchain import Toolchain
+from instrumenter.compiler.toolchain import Toolchain
 from instrumenter.errors import SourceError
 from instrumenter.wrapper.arguments import CommandLine, Kind, Token
 

@@ -1,1 +1,1 @@
-"""Campaigns: from the YAML file to stored runs and their analysis."""
+"""`measure run` and what goes before it: the dry run, event counts, metrics; the commands on a whole campaign."""

@@ -18,7 +18,7 @@ from rich.markup import escape
 from common.listed_names import listed
 from common.yaml_document import YamlDocument
 from instrumenter.spec.software_metrics import MetricSpec
-from measure.campaign.other_programs import about_other_programs
+from measure.analysis.other_programs import about_other_programs
 from measure.console.tables import print_table
 from measure.errors import CampaignError, RunError
 from measure.runs.campaign_model import Campaign

@@ -43,7 +43,7 @@ class Preparation:
 
 def _prepare_library() -> None:
     """In a worker: make what most programs need of the C library. A failure is left to the links, which report it."""
-    from instrumenter.building.toolchain import GUEST_TARGET, Toolchain
+    from instrumenter.compiler.toolchain import GUEST_TARGET, Toolchain
 
     with ending_with_worker():
         Toolchain(GUEST_TARGET).prepare_common_library()

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from common.yaml_document import YamlDocument
-from measure.campaign.analysis import analyse, summary, with_explanation
+from measure.analysis.analysis import analyse, summary, with_explanation
+from measure.analysis.explained import stored_findings
+from measure.analysis.stored_runs import CampaignResult, load_results, stored_runs, with_truth
 from measure.campaign.first_use import Preparation
 from measure.campaign.plan_summary import continue_history, describe_plan
 from measure.cluster.choice import workers_on
@@ -18,9 +20,7 @@ from measure.console.browser import open_in_browser
 from measure.console.command_words import shown_path
 from measure.console.progress import RunsBar, Status
 from measure.errors import CampaignError, MeasureError, RunError
-from measure.explanation.explained import stored_findings
-from measure.ground_truth.assess import plain, with_ground_truth
-from measure.ground_truth.prepare import Prepared, load_prepared, prepare
+from measure.ground_truth.prepare import prepare
 from measure.perturbation.finding import Finding
 from measure.perturbation.similarity import align_in_threads
 from measure.programs.catalogue import ProgramError
@@ -35,14 +35,15 @@ from measure.result_files import (
     write_result,
     write_text_atomically,
 )
-from measure.run_types import HOST, RunSpec
+from measure.run_types import HOST
 from measure.runs.campaign_file import load_campaign
 from measure.runs.campaign_model import Campaign
-from measure.runs.executor import Failure, Outcome, Workers, execute_plan
+from measure.runs.executor import Outcome, Workers, execute_plan
 from measure.runs.looks import after_look, load_history
 from measure.runs.plan import Plan, make_plan
-from measure.runs.plan_file import FILE_NAME, load_plan, save_plan
+from measure.runs.plan_file import FILE_NAME, save_plan
 from measure.runs.store import Store
+from measure.truth_checks.assess import plain, with_ground_truth
 from measure.verdict_files.deliver import deliver
 from measure.verdict_files.options import NO_OPTIONS, VerdictOptions
 from measure.verdict_files.pair_tables import write_pairs
@@ -53,24 +54,6 @@ if TYPE_CHECKING:
     from distributed import Client
 
 _VERDICT_FILES = (SUMMARY_NAME, "verdicts.json", "pairs.csv", "pairs.parquet", "report.html")
-
-
-@dataclass(frozen=True)
-class CampaignResult:
-    """A plan, and its ground truth's preparation if the campaign has one."""
-
-    plan: Plan
-    truth: Prepared | None = None
-
-    @property
-    def specs(self) -> Sequence[RunSpec]:
-        """All runs to make."""
-        return self.truth.specs if self.truth else self.plan.specs
-
-    @property
-    def keys(self) -> Sequence[str]:
-        """`content_keys` of the specs."""
-        return self.truth.keys if self.truth else self.plan.keys
 
 
 @dataclass(frozen=True)
@@ -188,8 +171,8 @@ def read_campaign(
         raise CampaignError(f"{directory}: no such directory; `measure run {results}` makes it")
     keeps = _keeps(directory, must_write)
     plan = continue_history(_plan(campaign, document, console), directory)
-    result = _with_truth(plan, directory)
-    return _finish(result, _stored(result, directory), directory, console, keeps=keeps)
+    result = with_truth(plan, directory)
+    return _finish(result, stored_runs(result, directory), directory, console, keeps=keeps)
 
 
 def _keeps(directory: Path, must_write: bool) -> bool:
@@ -197,29 +180,6 @@ def _keeps(directory: Path, must_write: bool) -> bool:
     if must_write:
         check_writable_results(directory, "`measure report` puts its page")
     return is_writable(directory)
-
-
-def load_results(directory: Path) -> tuple[CampaignResult, Outcome]:
-    """Plan and runs that `run_campaign` left in ``directory``. Raises `CampaignError` without a plan."""
-    result = _with_truth(load_plan(directory), directory)
-    return result, _stored(result, directory)
-
-
-def _with_truth(plan: Plan, directory: Path) -> CampaignResult:
-    return CampaignResult(plan, load_prepared(directory, plan) if plan.campaign.ground_truth else None)
-
-
-def _stored(result: CampaignResult, directory: Path) -> Outcome:
-    """What became of the runs of ``result``, as ``directory`` has it."""
-    with Store(directory, only_read=True) as store:
-        found = [store.load(key, spec) for key, spec in zip(result.keys, result.specs, strict=True)]
-        reasons = store.failures()
-    runs = tuple(run for run, _ in found if run is not None)
-    warnings = tuple(f"{damage}; `measure run` makes its run again." for _, damage in found if damage)
-    absent = [(key, spec) for key, spec, (run, _) in zip(result.keys, result.specs, found, strict=True) if run is None]
-    failures = tuple(Failure(spec, RunError(reasons[key])) for key, spec in absent if key in reasons)
-    untried = tuple(spec for key, spec in absent if key not in reasons)
-    return Outcome(runs, failures, len(runs), warnings, untried)
 
 
 def _plan(

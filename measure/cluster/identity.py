@@ -18,7 +18,7 @@ def machine_identity() -> dict[str, str]:
     import emulator
     import instrumenter
     from common.source_digest import source_digest
-    from emulator.engine.codegen.compiler import Compiler
+    from emulator.native_code.compiler import Compiler
 
     folders = [*(Path(package.__path__[0]) for package in (common, emulator, instrumenter)), Path(__file__).parents[1]]
     versions = {name: importlib.metadata.version(name) for name in ("perturbation", "numpy", "llvmlite", "ziglang")}

@@ -71,7 +71,7 @@ class Job:
 
 def program_file(program: Path, console: Console) -> Path:
     """The executable itself, or the one that a C source compiles to. Raises `CampaignError`."""
-    from instrumenter.find.languages import is_cplusplus
+    from instrumenter.languages import is_cplusplus
 
     is_text = is_cplusplus(program) or program.suffix in (".yaml", ".yml")
     if program.is_dir() or (is_text and program.exists()):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from measure.campaign.analysis import verdicts_of_variants
-from measure.campaign.run_command import load_results
+from measure.analysis.analysis import verdicts_of_variants
+from measure.analysis.stored_runs import load_results
 from measure.cluster.choice import workers_on
 from measure.console.progress import Status
 from measure.errors import CampaignError

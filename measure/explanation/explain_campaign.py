@@ -9,9 +9,9 @@ from pathlib import Path
 
 from rich.console import Console
 
+from measure.analysis.explained import FILE, FOLDER
 from measure.console.progress import Status, line_width
 from measure.explanation.explain_variant import VariantPerturbation, chosen, expected_efforts, explain_variant
-from measure.explanation.explained import FILE, FOLDER
 from measure.explanation.explanation_types import Explanation
 from measure.explanation.outlook import Outlook
 from measure.explanation.page import render_page

@@ -30,8 +30,8 @@ def kept_inlining(
     """Write sources into ``directory`` with ``always_inline`` and ``noinline`` where the binary ``instrumented``
     differs from ``plain``; None when no function does, or when the program is built by its own build command."""
     from instrumenter.building.generated_sources import preprocess_all
-    from instrumenter.building.toolchain import Toolchain
-    from instrumenter.find.languages import generated_ending
+    from instrumenter.compiler.toolchain import Toolchain
+    from instrumenter.languages import generated_ending
     from instrumenter.rewrite.function_attributes import with_attributes
 
     wanted = inlining_attributes(function_facts(plain), function_facts(instrumented, counter_instructions))

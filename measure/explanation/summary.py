@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.plain_json import plain_json
-from measure.explanation.explained import FOLDER
+from measure.analysis.explained import FOLDER
 from measure.explanation.explanation_types import CAUSE, Change, Estimate, Explanation, Part, Remedy, share_text
 from measure.explanation.mechanisms import ACCESSES, EXECUTED
 from measure.explanation.orders import INTERACTION

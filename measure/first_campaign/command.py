@@ -15,11 +15,11 @@ from rich.markup import escape
 
 from common.listed_names import listed
 from common.yaml_document import YamlDocument
-from instrumenter.building.build_advice import folder_with
-from instrumenter.building.processor_options import explain_other_processor
 from instrumenter.building.program_build import Build
-from instrumenter.building.undeclared_names import undeclared_names
+from instrumenter.compiler.processor_options import explain_other_processor
 from instrumenter.errors import CompileFailure, InstrumenterError, MissingProgram
+from instrumenter.projects.build_advice import folder_with
+from instrumenter.projects.undeclared_names import undeclared_names
 from measure.built_in.machine import NAME, built_in_machine
 from measure.console.progress import Status
 from measure.errors import CampaignError, RunError

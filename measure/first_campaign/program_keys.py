@@ -19,9 +19,9 @@ from common.cplusplus_symbols import shortened
 from common.elf_files import is_elf
 from common.listed_names import listed
 from emulator.guest_options import guest_and_host, own_guest_path
-from instrumenter.building.project_tree import TOOL_NAMES, TOOLS
 from instrumenter.errors import BuildFailure, InstrumenterError, SourceError, ToolchainError
-from instrumenter.find.languages import is_cplusplus
+from instrumenter.languages import is_cplusplus
+from instrumenter.projects.project_tree import TOOL_NAMES, TOOLS
 from measure.errors import CampaignError
 from measure.programs.compiler_flags import with_paths
 from measure.runs.build_notices import PendingBuild, waiting
@@ -321,9 +321,9 @@ def _working_build(
 ) -> tuple[str, list[str]]:
     """The first of ``commands`` that builds the project, and the programs that it links. ``binary``: the program to
     measure, if it is known. Raises `CampaignError` with the last failure if none does."""
-    from instrumenter.building.build_advice import with_make_words
-    from instrumenter.building.project import build_outputs, linked_programs
-    from instrumenter.building.toolchain import Toolchain
+    from instrumenter.compiler.toolchain import Toolchain
+    from instrumenter.projects.build_advice import with_make_words
+    from instrumenter.projects.project import build_outputs, linked_programs
 
     with contextlib.suppress(ToolchainError):  # which the first build tells of
         Toolchain(notify=notify).prepare()  # before it says that it builds

@@ -11,9 +11,9 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from measure.analysis.analysis import findings_of_variant, summary
+from measure.analysis.provenance import installed
 from measure.arguments import check_flag, check_number, check_word
-from measure.campaign.analysis import findings_of_variant, summary
-from measure.campaign.provenance import installed
 from measure.foreign.gather import Gathered, measured
 from measure.foreign.trace import ForeignTrace, names_of_files
 from measure.perturbation.analysis_types import DEFAULT_DELTA, VERDICTS, Perturbation
@@ -57,7 +57,7 @@ class Levels:
 def compare(
     gathered: Gathered, levels: Levels, title: str, progress: Callable[[str], None] = lambda what: None
 ) -> ReportData:
-    """Compare every variant with the baselines, like `measure.campaign.analysis.analyse` for a campaign."""
+    """Compare every variant with the baselines, like `measure.analysis.analysis.analyse` for a campaign."""
     metrics = gathered.metrics
     chosen: dict[str, Any] = {"delta": levels.delta, "alpha": levels.alpha, "seed": levels.seed}
     chosen["comparisons"] = comparisons(len(gathered.variants), levels.align)

@@ -1,1 +1,1 @@
-"""Ground truth: undisturbed software metrics, true alignments, and the sampler's own perturbation."""
+"""Makes the ground truth of a campaign: undisturbed software metrics, true positions, the sampler's own runs."""

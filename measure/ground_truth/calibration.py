@@ -28,9 +28,9 @@ from emulator.probes import EventCounter
 from instrumenter.sampler_format import TRACE_PATH
 from measure.errors import MeasureError, ended_with
 from measure.ground_truth.reference_events import Kind, candidates, kind_of, shared
-from measure.merging.program_progress import EventCurve
 from measure.result_files import write_atomically
 from measure.run_types import RunSpec
+from measure.runs.program_progress import EventCurve
 from measure.targets.emulated import layout_of
 from measure.targets.program_file import program_of
 

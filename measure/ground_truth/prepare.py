@@ -2,7 +2,7 @@
 
     prepared = prepare(plan, document, directory, notify)
     outcome = execute_plan(prepared.specs, store)
-    truth = assess(prepared, outcome.runs)          # measure.ground_truth.assess
+    truth = assess(prepared, outcome.runs)          # measure.truth_checks.assess
 
 The result stays beside the runs' results, so that `assess` can be repeated without sources or compiler.
 """

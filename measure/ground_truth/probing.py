@@ -12,10 +12,10 @@ from pathlib import Path
 from emulator.linux.loader.elf import ElfImage, load_image
 from measure.ground_truth.calibration import Calibration, count_events
 from measure.ground_truth.reference_events import Kind, kind_of
-from measure.merging.program_progress import PROGRESS
 from measure.run_types import BASELINE, AddressRange, ProbePlaces, RunSpec
 from measure.runs.builds import catalogue_entry
 from measure.runs.campaign_model import Campaign
+from measure.runs.program_progress import PROGRESS
 from measure.targets.program_file import program_of
 
 _SymbolicProbe = tuple[tuple[tuple[str, int], ...], tuple[tuple[str, int, int], ...]]
@@ -69,7 +69,7 @@ def find_metric_probes(campaign: Campaign, plain: RunSpec, calibration: Calibrat
     A probe whose total differs from the counter's is refused.
     """
     from instrumenter.building.generated_sources import preprocess_all
-    from instrumenter.building.toolchain import Toolchain
+    from instrumenter.compiler.toolchain import Toolchain
     from instrumenter.errors import InstrumenterError
     from instrumenter.find.probes import ProbeError, ProbeFinder
 

@@ -11,17 +11,17 @@ from rich.console import Console
 from rich.markup import escape
 
 from measure.alignment.setting import DEFAULT_ALIGNMENT, AlignmentSetting
+from measure.analysis import stored_runs
 from measure.arguments import check_number
-from measure.campaign import run_command
 from measure.console.tables import print_table
 from measure.errors import ArgumentError, CampaignError
 from measure.merging.merge_runs import Merged, MergeError
-from measure.merging.program_progress import EventCurve
 from measure.merging.variant_verdict import BASELINES, VariantVerdict, verdict_in_summary
 from measure.result_files import SUMMARY_NAME
 from measure.run_types import BASELINE, Run
 from measure.runs.plan import Plan
 from measure.runs.program_identity import different_programs, program_name, same_program
+from measure.runs.program_progress import EventCurve
 from measure.verdict_files.summary_file import read_summary
 
 
@@ -74,7 +74,7 @@ class Results:
 def load_results(directory: Path, *, baselines_suffice: bool = False) -> Results:
     """The runs that ``measure run`` left. Raises `MergeError` without a baseline, or without an instrumented run unless
     ``baselines_suffice``."""
-    result, outcome = run_command.load_results(directory)
+    result, outcome = stored_runs.load_results(directory)
     plan, warnings = result.plan, [*outcome.warnings, *outcome.incomplete]
     compared = {BASELINE, *plan.campaign.variant_sets()}  # without the runs that only serve the ground truth
     compared_runs = sorted(

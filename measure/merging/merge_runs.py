@@ -22,12 +22,12 @@ from measure.alignment.dtw import normalised_channels
 from measure.alignment.setting import DEFAULT_ALIGNMENT, AlignmentSetting
 from measure.arguments import check_word
 from measure.errors import MeasureError
-from measure.merging.program_progress import EventCurve, has_reference_events, progress_boundaries
 from measure.merging.relations_left import WEAKENED, held_out_spreads, relations_left
 from measure.merging.spread import Spread, even_spread_of_path, spread_of_progress
 from measure.merging.variant_verdict import NOT_COMPARED, VariantVerdict
 from measure.perturbation.wording import unlike_records, unlike_sampling
 from measure.run_types import Run
+from measure.runs.program_progress import EventCurve, has_reference_events, progress_boundaries
 from measure.stats.correlation import average_ranks
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class AlignedRun:
     of, without records in which nothing ran. ``stretched``: half-open ranges of baseline records where that number is
     at least `STRETCHED`, or at least `JUMP` times that of the records around, or at most the inverse of either;
     ``stretched_fraction``: their fraction of all baseline records. ``estimated_progress``: aligned by progress that is
-    estimated, see `measure.merging.program_progress`. ``relations_left``: the share of known relations that is left
+    estimated, see `measure.runs.program_progress`. ``relations_left``: the share of known relations that is left
     when one of both metrics is moved as the run's are, see `measure.merging.relations_left`; nan where it is not known.
     """
 

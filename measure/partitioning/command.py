@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
+from measure.analysis.explained import stored_findings
 from measure.arguments import check_flag, check_number, check_word, list_of, path_of
 from measure.campaign.first_use import Preparation
 from measure.cluster.choice import workers_on
@@ -19,7 +20,6 @@ from measure.console.progress import Status, fitting, line_width
 from measure.console.tables import print_table
 from measure.console.time_left import clock_text
 from measure.errors import CampaignError
-from measure.explanation.explained import stored_findings
 from measure.partitioning.budget import VALIDATION_SHARE, Budget
 from measure.partitioning.cover import EXACT_METRICS
 from measure.partitioning.group_verdicts import Accept

@@ -18,7 +18,7 @@ from emulator.linux.loader.elf import ElfImage, load_image
 from emulator.machine import Machine
 from emulator.probes import BlockCounter
 from instrumenter.building.program_build import RUNTIME
-from instrumenter.rewrite.counter_layout import COUNTDOWN
+from instrumenter.spec.counter_layout import COUNTDOWN
 from measure.errors import MeasureError, ended_with
 from measure.run_types import RunSpec
 from measure.targets.emulated import hotness_threshold, layout_of

@@ -1,4 +1,4 @@
-"""Plain data of a report: `measure.campaign.analysis` fills it, the figures and the page read it."""
+"""Plain data of a report: `measure.analysis.analysis` fills it, the figures and the page read it."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from measure.runs.campaign_model import EACH_RUN, Campaign, Program
 
 if TYPE_CHECKING:
     from instrumenter.building.program_build import AnySampler, Build, CompiledProgram, Recipe
-    from instrumenter.building.project import Project, ProjectRecipe
+    from instrumenter.projects.project import Project, ProjectRecipe
     from instrumenter.spec.software_metrics import MetricSpec
     from measure.programs.catalogue import ProgramSpec
 
@@ -158,7 +158,7 @@ class Builds:
 
     def _outputs(self, wanted: InLayout) -> Callable[[], Sequence[Path]]:
         """Gives the files with what the build of a program prints; none of a list of sources."""
-        from instrumenter.building.project import ProjectRecipe
+        from instrumenter.projects.project import ProjectRecipe
 
         recipe, specs, offset = self._ordered(wanted)
         return partial(recipe.outputs, specs, offset) if isinstance(recipe, ProjectRecipe) else no_outputs
@@ -309,7 +309,7 @@ def _build_with(
     about: str,
 ) -> Build:
     """Build a program; ``about``: its name in messages."""
-    from instrumenter.building.project import ProjectRecipe
+    from instrumenter.projects.project import ProjectRecipe
 
     if isinstance(recipe, ProjectRecipe):
         return recipe.build(metrics, code_offset_bytes, notify, about)
@@ -327,9 +327,9 @@ def _recipe(
 ) -> Recipe | ProjectRecipe:
     """The recipe of the campaign's program: a project with its own build, or a list of sources."""
     from instrumenter.building.program_build import HostSamplerConfig, SamplerConfig
-    from instrumenter.building.project import ProjectRecipe
-    from instrumenter.building.toolchain import GUEST_TARGET, HOST_TARGET
+    from instrumenter.compiler.toolchain import GUEST_TARGET, HOST_TARGET
     from instrumenter.errors import InstrumenterError, ToolchainError
+    from instrumenter.projects.project import ProjectRecipe
 
     sampler: AnySampler | None = None
     target = GUEST_TARGET
@@ -352,7 +352,7 @@ def _recipe(
 
 def _project(program: Program) -> Project | None:
     """The program as a project with its own build command, or None if it is a list of sources."""
-    from instrumenter.building.project import Project
+    from instrumenter.projects.project import Project
     from measure.programs.catalogue import ensure_project
 
     if program.build is not None:
@@ -371,7 +371,7 @@ def _recipe_of_sources(
     """The recipe of a program given by its C files or by a catalogue entry with sources."""
     from instrumenter.building.generated_sources import preprocess_all
     from instrumenter.building.program_build import Recipe
-    from instrumenter.building.toolchain import Toolchain
+    from instrumenter.compiler.toolchain import Toolchain
 
     program = campaign.program
     flags, libraries = list(program.flags), [f"-l{name}" for name in program.libraries]

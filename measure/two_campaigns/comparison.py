@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.listed_names import listed
-from measure.campaign.analysis import baselines_of
-from measure.campaign.run_command import load_results
+from measure.analysis.analysis import baselines_of
+from measure.analysis.stored_runs import load_results
 from measure.console.command_words import shown_path
 from measure.errors import CampaignError, MeasureError
 from measure.judging.comparison import Compared, compared, runs_of

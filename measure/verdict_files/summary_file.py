@@ -1,4 +1,4 @@
-"""Reads the summary.json of a campaign; `measure.campaign.analysis` makes its content."""
+"""Reads the summary.json of a campaign; `measure.analysis.analysis` makes its content."""
 
 from __future__ import annotations
 

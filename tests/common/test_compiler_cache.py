@@ -15,7 +15,7 @@ from common import compiler_cache
 from common.compiler_cache import Freed, bound, free, running, use_libraries
 from common.file_cache import LIMIT_VARIABLE
 from common.shared_folders import Usage, disk_usage, locked
-from instrumenter.building.toolchain import Toolchain
+from instrumenter.compiler.toolchain import Toolchain
 
 ROOT = Path(__file__).parents[2]
 
@@ -162,7 +162,7 @@ def test_a_cache_that_cannot_be_written_is_used_all_the_same(tmp_path: Path, mon
 _PARENT = """
 import sys
 from pathlib import Path
-from instrumenter.building.toolchain import Toolchain
+from instrumenter.compiler.toolchain import Toolchain
 command = [sys.executable, "-c", "import sys, time; open(sys.argv[1], 'w'); time.sleep(60)", sys.argv[2]]
 Toolchain.command = lambda self, arguments, driver="cc": command
 toolchain = Toolchain()

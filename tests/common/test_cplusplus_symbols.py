@@ -20,7 +20,7 @@ from common.cplusplus_symbols import (
     without_arguments,
     without_library_details,
 )
-from instrumenter.find.cplusplus.names import read_name
+from instrumenter.spec.cplusplus_names import read_name
 
 # Symbols that clang 19 makes; names as `function:` of a metric takes them.
 NAMES = {

@@ -113,7 +113,7 @@ def test_the_last_level_calls_functions_around_each_instruction(guest: Path) -> 
 def test_a_profile_tells_where_time_goes(
     guest: Path, level: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("emulator.engine.codegen.compiler.checked_or_made", lambda path, make: make())  # an empty cache
+    monkeypatch.setattr("emulator.native_code.compiler.checked_or_made", lambda path, make: make())  # an empty cache
     told = json.loads(json.dumps(profiled(level, str(guest), [])))
     assert told["instructions"] > 3_000_000
     assert set(told["places"]) == set(PLACES)

@@ -15,7 +15,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from emulator.machine import Machine
-from instrumenter.building.toolchain import Toolchain
+from instrumenter.compiler.toolchain import Toolchain
 
 SOURCE = Path(__file__).with_suffix(".c")
 OPERATIONS = 300

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from common.file_cache import cache_directory
-from instrumenter.building.toolchain import Toolchain
+from instrumenter.compiler.toolchain import Toolchain
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -18,8 +18,8 @@ from common.build_cache import trim_builds
 from common.file_cache import LIMIT_VARIABLE
 from common.shared_folders import acquire
 from instrumenter.building.program_build import keep_build, load_build
-from instrumenter.building.project import Project, _Tree
-from instrumenter.rewrite.counter_layout import CounterLayout
+from instrumenter.projects.project import Project, _Tree
+from instrumenter.spec.counter_layout import CounterLayout
 from measure.run_types import RunSpec
 from measure.targets.program_file import program_of
 
@@ -135,7 +135,7 @@ _LOADER = """
 import sys, time
 from pathlib import Path
 from instrumenter.building.program_build import load_build
-from instrumenter.rewrite.counter_layout import CounterLayout
+from instrumenter.spec.counter_layout import CounterLayout
 layout, place = CounterLayout.of({}, "packed", True), Path(sys.argv[1])
 print("ready", flush=True)
 seen = {True: 0, False: 0}

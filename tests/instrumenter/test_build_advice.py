@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from instrumenter.building.build_advice import build_failure, failed_build, first_error
-from instrumenter.building.project import linked_programs
 from instrumenter.errors import SourceError
+from instrumenter.projects.build_advice import build_failure, failed_build, first_error
+from instrumenter.projects.project import linked_programs
 
 INT8 = "run.c:452:39: error: unknown type name 'int8_t'\n"
 WHY = "glibc's other headers happen to include it, those of musl, the C library here, do not"

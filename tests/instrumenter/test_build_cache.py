@@ -22,12 +22,12 @@ from common.file_cache import cache_directory
 from common.source_digest import SUFFIXES
 from emulator.linux.kernel.clock import EPOCH_SECONDS
 from instrumenter.building import program_build as build_module
-from instrumenter.building import project as project_module
 from instrumenter.building.program_build import Build, Recipe, SamplerConfig, build_program
-from instrumenter.building.project import Project, ProjectRecipe
-from instrumenter.building.toolchain import BUILD_DATE, GUEST_TARGET, Toolchain, without_preprocessor_flags
+from instrumenter.compiler.toolchain import BUILD_DATE, GUEST_TARGET, Toolchain, without_preprocessor_flags
 from instrumenter.errors import SourceError, ToolchainError
-from instrumenter.rewrite.counter_layout import Placement
+from instrumenter.projects import project as project_module
+from instrumenter.projects.project import Project, ProjectRecipe
+from instrumenter.spec.counter_layout import Placement
 from instrumenter.spec.software_metrics import MetricSpec
 
 METRICS = {"loops": MetricSpec(event="loop", function="main")}
@@ -149,7 +149,7 @@ def test_a_killed_builder_leaves_no_build(builds: Path, source: Path, tmp_path: 
     script.write_text(
         textwrap.dedent(f"""
         from pathlib import Path
-        from instrumenter.building import toolchain
+        from instrumenter.compiler import toolchain
         from instrumenter.building.program_build import build_program
         link = toolchain.Toolchain.link
         def slow(self, *arguments):
@@ -288,7 +288,7 @@ def test_builds_are_kept_by_all_sources_of_the_instrumenter(monkeypatch: pytest.
     monkeypatch.setattr(build_module, "source_digest", lambda paths: " ".join(map(str, paths)))
     hashed = [Path(path) for path in build_module.generator_digest.__wrapped__().split()]
     files = [path for path in build_module.PACKAGE.rglob("*.*") if path.is_file() and path.suffix != ".pyc"]
-    assert build_module.PACKAGE / "building" / "left_out_flags.py" in files
+    assert build_module.PACKAGE / "compiler" / "left_out_flags.py" in files
     assert [path for path in files if path.suffix not in SUFFIXES or not any(map(path.is_relative_to, hashed))] == []
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from instrumenter.building.generated_sources import preprocess_all
 from instrumenter.building.program_build import Recipe
-from instrumenter.building.project import Project, ProjectRecipe
-from instrumenter.building.toolchain import Toolchain
+from instrumenter.compiler.toolchain import Toolchain
+from instrumenter.projects.project import Project, ProjectRecipe
 
 LIBRARY_SECONDS = 2.0
 

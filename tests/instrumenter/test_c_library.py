@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from instrumenter.building import c_library, toolchain
-from instrumenter.building.c_library import is_usable, named_directly, sources_of
 from instrumenter.building.elf_symbols import symbols_of
-from instrumenter.building.toolchain import HOST_TARGET, Toolchain
+from instrumenter.compiler import c_library, toolchain
+from instrumenter.compiler.c_library import is_usable, named_directly, sources_of
+from instrumenter.compiler.toolchain import HOST_TARGET, Toolchain
 from instrumenter.errors import SourceError, ToolchainError
 
 SOURCE = """

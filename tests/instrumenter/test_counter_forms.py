@@ -12,9 +12,9 @@ from emulator.machine import Machine
 from emulator.probes import BlockCounter
 from instrumenter.building.generated_sources import preprocess_all
 from instrumenter.building.program_build import Build, build_program
-from instrumenter.building.toolchain import Toolchain
+from instrumenter.compiler.toolchain import Toolchain
 from instrumenter.find.probes import ProbeFinder
-from instrumenter.rewrite.counter_layout import CounterLayout
+from instrumenter.spec.counter_layout import CounterLayout
 from instrumenter.spec.software_metrics import MetricSpec
 
 PROGRAM = """\

@@ -15,11 +15,11 @@ from emulator.machine import Machine
 from emulator.probes import EventCounter
 from instrumenter.building.generated_sources import generate, preprocess_all
 from instrumenter.building.program_build import Build, build_program
-from instrumenter.building.project import Project, ProjectRecipe
-from instrumenter.building.toolchain import Toolchain
+from instrumenter.compiler.toolchain import Toolchain
 from instrumenter.errors import InstrumenterError, SpecError
 from instrumenter.find.cplusplus.parse import parse_leniently
 from instrumenter.find.probes import ProbeError, ProbeFinder
+from instrumenter.projects.project import Project, ProjectRecipe
 from instrumenter.spec.software_metrics import MetricSpec
 
 PROGRAM = r"""

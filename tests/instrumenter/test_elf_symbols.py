@@ -9,7 +9,7 @@ from elftools.elf.sections import SymbolTableSection
 
 from instrumenter.building.elf_symbols import read_symbols
 from instrumenter.building.program_build import build_program
-from instrumenter.building.toolchain import Toolchain
+from instrumenter.compiler.toolchain import Toolchain
 
 SOURCE = """
 extern int elsewhere(void) __attribute__((weak));

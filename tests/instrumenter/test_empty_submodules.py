@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from instrumenter.building.build_advice import failed_build
-from instrumenter.building.empty_submodules import empty_submodules
+from instrumenter.projects.build_advice import failed_build
+from instrumenter.projects.empty_submodules import empty_submodules
 
 MODULES = """\
 [submodule "one"]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from instrumenter.building.build_advice import build_failure
-from instrumenter.building.failed_make import failed_tests, may_need_order
-from instrumenter.building.makefile_switches import word_without
+from instrumenter.projects.build_advice import build_failure
+from instrumenter.projects.failed_make import failed_tests, may_need_order
+from instrumenter.projects.makefile_switches import word_without
 
 FAILED = "make: *** [Makefile:3: a.o] Error 1\n"
 

@@ -11,7 +11,7 @@ import pytest
 
 from common.yaml_document import YamlDocument
 from instrumenter.building.generated_sources import generate
-from instrumenter.building.toolchain import GUEST_TARGET
+from instrumenter.compiler.toolchain import GUEST_TARGET
 from instrumenter.errors import SpecError
 from instrumenter.spec.software_metrics import InstrumentSpec
 

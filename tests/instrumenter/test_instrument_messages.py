@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from instrumenter.building.generated_sources import Generated, generate, preprocess_all
 from instrumenter.building.program_build import SamplerConfig, build_program
-from instrumenter.building.toolchain import GUEST_TARGET, Toolchain
+from instrumenter.compiler.toolchain import GUEST_TARGET, Toolchain
 from instrumenter.errors import CompileFailure, InstrumenterError, SourceError, SpecError
 from instrumenter.spec.software_metrics import MetricSpec
 

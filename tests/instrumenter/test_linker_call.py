@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from instrumenter.building.project import Project, ProjectRecipe
-from instrumenter.building.project_tree import build_environment, write_compilers
-from instrumenter.building.toolchain import HOST_TARGET
+from instrumenter.compiler.toolchain import HOST_TARGET
+from instrumenter.projects.project import Project, ProjectRecipe
+from instrumenter.projects.project_tree import build_environment, write_compilers
 from instrumenter.spec.software_metrics import MetricSpec
 from tests.instrumenter.guest_output import execute
 

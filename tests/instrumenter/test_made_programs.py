@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from instrumenter.building import made_programs
 from instrumenter.building.program_build import SamplerConfig
-from instrumenter.building.project import Project, ProjectRecipe, linked_programs
 from instrumenter.errors import SourceError
+from instrumenter.projects import made_programs
+from instrumenter.projects.project import Project, ProjectRecipe, linked_programs
 from instrumenter.spec.software_metrics import MetricSpec
 from tests.instrumenter.guest_output import output_of
 

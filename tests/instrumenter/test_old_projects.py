@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from instrumenter.building.program_build import build_program
-from instrumenter.building.project import Project, ProjectRecipe, linked_programs
+from instrumenter.projects.project import Project, ProjectRecipe, linked_programs
 from instrumenter.spec.software_metrics import MetricSpec
 from measure.first_campaign.program_keys import program_keys
 from tests.instrumenter.guest_output import output_of

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from instrumenter.building.openmp import ENTRY, NOTICE, openmp_notices, without
 from instrumenter.building.program_build import build_program
-from instrumenter.building.project import Project, ProjectRecipe, linked_programs
-from instrumenter.building.toolchain import HOST_TARGET
+from instrumenter.compiler.openmp import ENTRY, NOTICE, openmp_notices, without
+from instrumenter.compiler.toolchain import HOST_TARGET
 from instrumenter.errors import SourceError
+from instrumenter.projects.project import Project, ProjectRecipe, linked_programs
 from instrumenter.spec.software_metrics import MetricSpec
 from instrumenter.wrapper.arguments import Kind, read_command_line
 from instrumenter.wrapper.listing import LOG_VARIABLE, note_left_out, read_listing

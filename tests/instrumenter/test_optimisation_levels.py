@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from instrumenter.building.program_build import build_program
-from instrumenter.building.toolchain import Toolchain, as_optimised_link, as_other_compilers
+from instrumenter.compiler.toolchain import Toolchain, as_optimised_link, as_other_compilers
 
 CHESS = Path(__file__).parents[2] / "experiments/workloads/chess.c"
 ASSERTS = "#include <assert.h>\nint f(int x) { assert(x > 41); return x; }\n"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from instrumenter.building.generated_sources import generate
-from instrumenter.find.languages import is_cplusplus
+from instrumenter.languages import is_cplusplus
 from instrumenter.spec.software_metrics import MetricSpec
 
 TEXT = """\

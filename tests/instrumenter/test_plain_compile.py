@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
 
-from instrumenter.building.toolchain import GUEST_TARGET
+from instrumenter.compiler.toolchain import GUEST_TARGET
 from instrumenter.errors import SourceError
 from instrumenter.find.find import find_source_events
 from instrumenter.spec.software_metrics import MetricSpec

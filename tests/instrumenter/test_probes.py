@@ -10,7 +10,7 @@ from emulator.machine import Machine
 from emulator.probes import EventCounter
 from instrumenter.building.generated_sources import preprocess_all
 from instrumenter.building.program_build import build_program
-from instrumenter.building.toolchain import Toolchain
+from instrumenter.compiler.toolchain import Toolchain
 from instrumenter.errors import InstrumenterError
 from instrumenter.find.probes import Probe, ProbeError, ProbeFinder
 from instrumenter.spec.software_metrics import MetricSpec

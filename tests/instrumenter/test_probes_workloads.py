@@ -17,7 +17,7 @@ from emulator.machine import Machine
 from emulator.probes import BlockCounter, EventCounter
 from instrumenter.building.generated_sources import preprocess_all
 from instrumenter.building.program_build import build_program
-from instrumenter.building.toolchain import GUEST_TARGET, Toolchain
+from instrumenter.compiler.toolchain import GUEST_TARGET, Toolchain
 from instrumenter.find.probes import Probe, ProbeError, ProbeFinder
 from instrumenter.spec.software_metrics import MetricSpec
 from tests.instrumenter.native_counters import every_metric

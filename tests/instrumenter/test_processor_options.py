@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from instrumenter.building.processor_options import explain_other_processor, is_probe, notices_about_flags, without
 from instrumenter.building.program_build import build_program
-from instrumenter.building.project import Project, ProjectRecipe
-from instrumenter.building.toolchain import GUEST_TARGET, HOST_TARGET
+from instrumenter.compiler.processor_options import explain_other_processor, is_probe, notices_about_flags, without
+from instrumenter.compiler.toolchain import GUEST_TARGET, HOST_TARGET
 from instrumenter.errors import SourceError
+from instrumenter.projects.project import Project, ProjectRecipe
 from instrumenter.wrapper.arguments import Kind, read_command_line
 from tests.instrumenter.guest_output import output_of
 from tests.instrumenter.small_project import project_with

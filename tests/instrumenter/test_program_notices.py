@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from instrumenter.building.program_notices import optimisation_notices
-from instrumenter.building.project import Project, ProjectRecipe
+from instrumenter.projects.program_notices import optimisation_notices
+from instrumenter.projects.project import Project, ProjectRecipe
 from instrumenter.spec.software_metrics import MetricSpec
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from instrumenter.building.project import Project, ProjectRecipe
 from instrumenter.errors import SpecError
+from instrumenter.projects.project import Project, ProjectRecipe
 from instrumenter.spec.software_metrics import MetricSpec
 from tests.instrumenter.small_project import project_with
 

@@ -17,7 +17,7 @@ from emulator.machine import Machine
 from instrumenter.building.generated_sources import preprocess_all
 from instrumenter.building.program_build import Build, Recipe
 from instrumenter.building.relink import COMMAND_NAME, OBJECTS, PADDING, can_relink, keep_link, relinked, symbol_order
-from instrumenter.building.toolchain import Toolchain, linker_arguments
+from instrumenter.compiler.toolchain import Toolchain, linker_arguments
 from instrumenter.errors import SourceError
 from instrumenter.spec.software_metrics import MetricSpec
 from tests.measure.demo_program import PROGRAM

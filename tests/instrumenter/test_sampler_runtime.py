@@ -18,8 +18,8 @@ from emulator.timing.inorder import InOrderCore
 from emulator.timing.machine_file import load_machine
 from instrumenter.building.program_build import Build, SamplerConfig, build_program
 from instrumenter.errors import InstrumenterError
-from instrumenter.rewrite.counter_layout import Placement
 from instrumenter.sampler_format import MAGIC, TRACE_PATH, read_sampler_trace
+from instrumenter.spec.counter_layout import Placement
 from instrumenter.spec.software_metrics import MetricSpec
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the emulator runs on Linux")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from instrumenter.building.project import Project, ProjectRecipe
+from instrumenter.projects.project import Project, ProjectRecipe
 from instrumenter.spec.software_metrics import MetricSpec
 from tests.instrumenter.guest_output import execute
 

@@ -10,10 +10,10 @@ import pytest
 from common.library_sources import STRING_FUNCTIONS, is_library_source
 from emulator.linux.vfs.files import VirtualFiles
 from emulator.machine import Machine
-from instrumenter.building import string_functions
 from instrumenter.building.elf_symbols import read_symbols
 from instrumenter.building.program_build import build_program
-from instrumenter.building.toolchain import GUEST_TARGET, HOST_TARGET, Toolchain
+from instrumenter.compiler import string_functions
+from instrumenter.compiler.toolchain import GUEST_TARGET, HOST_TARGET, Toolchain
 from instrumenter.errors import CompileFailure
 from measure.program_code.counter_code import program_image
 from tests.instrumenter.guest_output import output_of

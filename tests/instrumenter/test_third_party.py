@@ -9,7 +9,7 @@ import pytest
 
 from instrumenter.building.generated_sources import preprocess_all
 from instrumenter.building.program_build import build_program
-from instrumenter.building.toolchain import Toolchain
+from instrumenter.compiler.toolchain import Toolchain
 from instrumenter.spec.software_metrics import MetricSpec
 from measure.programs.catalogue import ensure_sources, load_catalogue
 from tests.instrumenter.native_counters import every_metric

@@ -10,9 +10,9 @@ import pytest
 
 from instrumenter.building.generated_sources import preprocess_all
 from instrumenter.building.program_build import Recipe, SamplerConfig, build_program
-from instrumenter.building.project import Project, ProjectRecipe
-from instrumenter.building.toolchain import Toolchain
-from instrumenter.rewrite.counter_layout import CounterLayout, Placement
+from instrumenter.compiler.toolchain import Toolchain
+from instrumenter.projects.project import Project, ProjectRecipe
+from instrumenter.spec.counter_layout import CounterLayout, Placement
 from instrumenter.spec.software_metrics import MetricSpec
 from tests.instrumenter.test_counter_forms import counts_of
 

@@ -15,9 +15,9 @@ import pytest
 
 from emulator.linux.vfs.files import VirtualFiles
 from emulator.machine import Machine
-from instrumenter.building.openmp import NOTICE
-from instrumenter.building.project_tree import build_environment, write_compilers
-from instrumenter.rewrite.counter_layout import SYMBOL
+from instrumenter.compiler.openmp import NOTICE
+from instrumenter.projects.project_tree import build_environment, write_compilers
+from instrumenter.spec.counter_layout import SYMBOL
 from instrumenter.wrapper.environment_spec import read_sites
 from instrumenter.wrapper.help_text import help_text
 from instrumenter.wrapper.listing import LOG_VARIABLE, read_listing

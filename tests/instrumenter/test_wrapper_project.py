@@ -14,14 +14,14 @@ from common import build_cache
 from common.file_cache import cache_directory
 from emulator.machine import Machine
 from emulator.probes import BlockCounter
-from instrumenter.building.build_advice import failed_build
 from instrumenter.building.generated_sources import preprocess_all
 from instrumenter.building.program_build import SamplerConfig, build_program
-from instrumenter.building.project import Project, ProjectRecipe, linked_programs
-from instrumenter.building.project_tree import tree_digest
-from instrumenter.building.toolchain import Toolchain
+from instrumenter.compiler.toolchain import Toolchain
 from instrumenter.errors import SourceError, SpecError
 from instrumenter.find.probes import ProbeFinder
+from instrumenter.projects.build_advice import failed_build
+from instrumenter.projects.project import Project, ProjectRecipe, linked_programs
+from instrumenter.projects.project_tree import tree_digest
 from instrumenter.spec.software_metrics import MetricSpec
 from tests.instrumenter.guest_output import execute
 

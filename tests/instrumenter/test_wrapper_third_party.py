@@ -10,7 +10,7 @@ import pytest
 from emulator.linux.vfs.files import VirtualFiles
 from emulator.machine import Machine
 from instrumenter.building.program_build import Build, build_program
-from instrumenter.building.project import Project, ProjectRecipe
+from instrumenter.projects.project import Project, ProjectRecipe
 from instrumenter.spec.software_metrics import MetricSpec
 from measure.programs.catalogue import ProgramSpec, ensure_project, ensure_sources, load_catalogue
 

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from emulator.engine.address_tables import GUEST_SPACE, Table
 from emulator.engine.blocks import Block, BlockCache
-from emulator.engine.codegen.compiler import Compiler
 from emulator.engine.decode.discovery import Discovery
 from emulator.engine.decode.discovery_kernel import ASK_PYTHON
 from emulator.engine.decode.operations import DESCRIPTOR_DTYPE, operations_of
@@ -23,6 +22,7 @@ from emulator.engine.persist.pending import CodeSource
 from emulator.engine.tiering.tiers import Tier
 from emulator.errors import TooMuchCode
 from emulator.events import OpClass
+from emulator.native_code.compiler import Compiler
 
 _CALL = int(OpClass.CALL)  # numpy takes ten times as long to compare with an Enum
 _NOTHING = np.zeros(0, np.int64)

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from common.file_cache import checked_or_made, object_path
 from emulator.engine.address_tables import Table
 from emulator.engine.blocks import BlockCache
-from emulator.engine.codegen.compiler import Compiler
 from emulator.engine.decode import discovery_kernel as k
 from emulator.engine.decode.operations import (
     DESCRIPTOR_DTYPE,
@@ -27,6 +26,7 @@ from emulator.events import BLOCK_DTYPE, INSTRUCTION_DTYPE, MAX_BLOCK_INSTRUCTIO
 from emulator.isa.base_rows import writes_whole_csr
 from emulator.isa.decode import CANDIDATES, DYNAMIC_ROUNDING, expand_compressed, needs_host_rounding
 from emulator.isa.table import TABLE, Row
+from emulator.native_code.compiler import Compiler
 
 _CHUNK_OPERATIONS = 1 << 16
 _MAX_OPERATIONS = 3 * MAX_BLOCK_INSTRUCTIONS + 1  # of a block

@@ -5,8 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 
 from emulator.engine.blocks import Block
-from emulator.engine.codegen.calling_convention import PINNED
 from emulator.engine.emit.indirect_targets import IndirectTargets
+from emulator.engine.entry.calling_convention import PINNED
 from emulator.events import TraceSelection
 from emulator.isa.decode import Instruction
 

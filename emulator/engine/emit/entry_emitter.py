@@ -5,8 +5,9 @@ Host: Linux on x86-64 (glibc or musl: the kernel's own signal frame).
 
 from __future__ import annotations
 
-from emulator.engine.codegen.calling_convention import CONVENTION, PARAMETERS, PINNED, arguments
-from emulator.engine.codegen.entry_symbols import (
+from emulator.engine.emit.emitter import Emitter, V
+from emulator.engine.entry.calling_convention import CONVENTION, PARAMETERS, PINNED, arguments
+from emulator.engine.entry.entry_symbols import (
     ACCESS_GATE,
     ENTER,
     FETCH_GATE,
@@ -16,7 +17,6 @@ from emulator.engine.codegen.entry_symbols import (
     ON_FAULT,
     SIGBUS,
 )
-from emulator.engine.emit.emitter import Emitter, V
 from emulator.engine.hart_state import Exit
 
 # ucontext_t on x86-64 Linux: gregs begin at byte 40; REG_RBP = 10, REG_RSP = 15, REG_RIP = 16.
@@ -33,7 +33,7 @@ declare ptr @signal(i32, ptr)
 
 
 class EntryEmitter(Emitter):
-    """Emits the module of `emulator.engine.codegen.entry`.
+    """Emits the module of `emulator.engine.entry.entry`.
 
     It refers to two tables outside. ``machines`` holds the addresses of the states of live machines, null for none.
     ``previous`` holds the handlers of SIGSEGV and SIGBUS that the fault handler replaced last, then those that it

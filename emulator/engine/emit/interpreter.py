@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from emulator.engine.codegen.calling_convention import CONVENTION, PARAMETERS, PINNED, arguments
 from emulator.engine.decode.discovery_kernel import ASK_PYTHON
 from emulator.engine.decode.operations import (
     DESCRIPTOR_DTYPE,
@@ -21,6 +20,7 @@ from emulator.engine.decode.operations import (
 )
 from emulator.engine.emit.emitter import ADDRESS_LIMIT, RARELY
 from emulator.engine.emit.float_emitter import FloatEmitter
+from emulator.engine.entry.calling_convention import CONVENTION, PARAMETERS, PINNED, arguments
 from emulator.engine.hart_state import CLASS_SHIFT, COUNTS_OFFSET, OFFSETS, WORD_SHIFT, Exit
 from emulator.engine.instrument.columns import column_places, emit_append, emit_begin, emit_commit
 from emulator.engine.instrument.inline_functions import (

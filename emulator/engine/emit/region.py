@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import Any
 
 from emulator.engine.blocks import Block
-from emulator.engine.codegen.calling_convention import CONVENTION, PARAMETERS, PINNED, arguments
 from emulator.engine.emit.counter_placement import CounterPlacement
 from emulator.engine.emit.dataflow import Dataflow, accesses
 from emulator.engine.emit.emitter import ADDRESS_LIMIT, RARELY
@@ -22,6 +21,7 @@ from emulator.engine.emit.region_exits import label_of_block, label_of_fetch
 from emulator.engine.emit.region_symbols import counters_of, counts_branches
 from emulator.engine.emit.registers import BOX
 from emulator.engine.emit.volatile_loads import volatile_loads
+from emulator.engine.entry.calling_convention import CONVENTION, PARAMETERS, PINNED, arguments
 from emulator.engine.hart_state import Exit
 from emulator.engine.instrument.columns import BlockColumns
 from emulator.engine.instrument.inline_functions import calls_of

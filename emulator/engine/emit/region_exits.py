@@ -6,13 +6,13 @@ from collections.abc import Collection
 from typing import Any
 
 from emulator.engine.blocks import Block
-from emulator.engine.codegen.calling_convention import CONVENTION, PINNED, arguments
 from emulator.engine.emit.counter_placement import CounterPlacement
 from emulator.engine.emit.dataflow import Dataflow
 from emulator.engine.emit.emitter import ADDRESS_LIMIT, RARELY
 from emulator.engine.emit.indirect_targets import IndirectTargets, branch_to
 from emulator.engine.emit.region_symbols import counters_of
 from emulator.engine.emit.registers import RegisterEmitter
+from emulator.engine.entry.calling_convention import CONVENTION, PINNED, arguments
 from emulator.engine.hart_state import Exit
 from emulator.events import OpClass
 

@@ -18,7 +18,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from emulator.engine.codegen.entry import Entry
+from emulator.engine.entry.entry import Entry
 from emulator.engine.hart_state import OFFSETS, Hart, followed_places
 from emulator.events import HELD_WRITTEN, PAGE_OUT
 from emulator.kernels.jit import call_address

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from emulator.engine.address_tables import GUEST_SPACE, Table
 from emulator.engine.blocks import Block, observed_class
-from emulator.engine.codegen.compiler import Compiler
 from emulator.engine.emit.emitter import DECLARATIONS, INVARIANT, Emitter
 from emulator.engine.hart_state import CLASS_SHIFT, MAX_CALLS, OFFSETS, STATE_BYTES, WORD_SHIFT
 from emulator.engine.instrument.columns import append
@@ -31,6 +30,7 @@ from emulator.events import BlockFacts, ColumnSet, InlineCall, OpClass
 from emulator.isa.algebra import Machine
 from emulator.isa.decode import Instruction, decode
 from emulator.isa.table import Row
+from emulator.native_code.compiler import Compiler
 
 V = Any
 POINTERS = ("registers", "memory")  # fields that are arrays

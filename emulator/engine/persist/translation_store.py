@@ -53,7 +53,8 @@ NOTHING_SAVED = SavedRegions((), ())
 def sources_identity() -> str:
     """A hash of the sources that translations depend on."""
     emulator = Path(__file__).parents[2]
-    return kept_source_digest([emulator / "engine", emulator / "isa", emulator / "kernels", emulator / "events.py"])
+    parts = ("engine", "isa", "kernels", "native_code", "events.py")
+    return kept_source_digest([emulator / part for part in parts])
 
 
 class TranslationStore:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from emulator.engine.codegen.calling_convention import CONVENTION, PARAMETERS, PINNED, arguments
 from emulator.engine.decode.operations import (
     FALL_THROUGH,
     HANDLERS,
@@ -22,6 +21,7 @@ from emulator.engine.decode.operations import (
 )
 from emulator.engine.emit.emitter import ADDRESS_LIMIT, DECLARATIONS, INVARIANT, METADATA, RARELY
 from emulator.engine.emit.interpreter import InterpreterEmitter
+from emulator.engine.entry.calling_convention import CONVENTION, PARAMETERS, PINNED, arguments
 from emulator.engine.hart_state import Exit
 from emulator.engine.instrument.columns import emit_commit
 from emulator.engine.stencils.stencil_layout import (

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.file_cache import checked_or_made
-from emulator.engine.codegen.compiler import Compiler
-from emulator.engine.codegen.object_file import R_32, R_32S, R_64, R_PC32, R_PLT32, ObjectFile
 from emulator.engine.persist.translation_store import sources_identity
 from emulator.engine.stencils.stencil_layout import HOLES, N_STENCILS
 from emulator.events import TraceSelection
+from emulator.native_code.compiler import Compiler
+from emulator.native_code.object_file import R_32, R_32S, R_64, R_PC32, R_PLT32, ObjectFile
 
 STENCIL_DTYPE = np.dtype([("offset", "u4"), ("size", "u4"), ("first_hole", "u4"), ("end_hole", "u4"), ("kind", "u8")])
 # ``kind`` of a stencil: absent (the host's code would call a library function), followed by more code, or at the end.

@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emulator.engine.address_tables import Table
-from emulator.engine.codegen.compiler import Compiler
 from emulator.engine.decode.operations import DESCRIPTOR_DTYPE, OPERATION_DTYPE
 from emulator.engine.hart_state import MAX_BLOCKS
 from emulator.engine.persist.translation_store import sources_identity
@@ -33,6 +32,7 @@ from emulator.engine.stencils.stencil_layout import (
 )
 from emulator.engine.stencils.stencil_set import ABSENT, HOLE_DTYPE, STENCIL_DTYPE, StencilSet
 from emulator.events import MAX_BLOCK_INSTRUCTIONS
+from emulator.native_code.compiler import Compiler
 
 _MAP_NORESERVE = 0x4000
 _CODE_AREA_BYTES = 1 << CODE_AREA_SHIFT

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
-from emulator.engine.codegen.compiler import Compiler
 from emulator.engine.tiering.region_states import Region, RegionEvent, RegionState
 from emulator.engine.tiering.tiers import Tier
+from emulator.native_code.compiler import Compiler
 
 # On a shared processor: seconds that the guest runs for each second of the thread.
 FIRST_GUEST_SHARE = 2.0

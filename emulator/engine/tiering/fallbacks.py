@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emulator.engine.blocks import Block, BlockCache
-from emulator.engine.codegen.compiler import Compiler
 from emulator.engine.decode.block_table import BlockTable
 from emulator.engine.emit.emitter import DECLARATIONS, METADATA
 from emulator.engine.hart_state import Hart
@@ -19,6 +18,7 @@ from emulator.engine.stencils.stencil_set import stencils_for
 from emulator.engine.stencils.templates import Templates
 from emulator.engine.tiering.tiers import Tier
 from emulator.events import TraceSelection
+from emulator.native_code.compiler import Compiler
 
 
 class Fallbacks:

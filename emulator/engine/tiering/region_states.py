@@ -21,8 +21,8 @@ from enum import Enum
 
 from emulator.engine.blocks import Block
 from emulator.engine.branch_counters import NO_SUMS, Sums
-from emulator.engine.codegen.code_image import NO_CODE, CodeImage
 from emulator.engine.emit.indirect_targets import IndirectTargets
+from emulator.native_code.code_image import NO_CODE, CodeImage
 
 
 class RegionState(Enum):

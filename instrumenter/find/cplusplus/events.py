@@ -18,7 +18,11 @@ from clang.cindex import Cursor, CursorKind, StorageClass
 from instrumenter.errors import SpecError
 from instrumenter.find import clang
 from instrumenter.find.cplusplus import parse as cplusplus_parse
-from instrumenter.find.cplusplus.names import (
+from instrumenter.find.evaluation import evaluated, text_of
+from instrumenter.find.events import Finder, Wanted
+from instrumenter.find.sites import LIBRARY_ALLOCATIONS, Form, FoundSites
+from instrumenter.spec.counter_layout import ALLOCATORS
+from instrumenter.spec.cplusplus_names import (
     FUNCTIONS,
     RECORDS,
     WantedName,
@@ -27,10 +31,6 @@ from instrumenter.find.cplusplus.names import (
     qualified_parts,
     read_name,
 )
-from instrumenter.find.evaluation import evaluated, text_of
-from instrumenter.find.events import Finder, Wanted
-from instrumenter.find.sites import LIBRARY_ALLOCATIONS, Form, FoundSites
-from instrumenter.rewrite.counter_layout import ALLOCATORS
 from instrumenter.spec.software_metrics import MetricSpec
 
 _SCOPES = (CursorKind.NAMESPACE, CursorKind.LINKAGE_SPEC, CursorKind.UNEXPOSED_DECL, CursorKind.FRIEND_DECL, *RECORDS)

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emulator.engine.address_tables import GUEST_SPACE, Table
-from emulator.engine.codegen.entry import Entry
 from emulator.engine.decode.block_interning import InternedBlocks
 from emulator.engine.decode.discovery import Discovery
 from emulator.engine.decode.operations import DESCRIPTOR_DTYPE
+from emulator.engine.entry.entry import Entry
 from emulator.events import BlockFacts
 from emulator.execution.address_space import AddressSpace
 from emulator.isa.decode import assemble

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from emulator.engine.codegen.calling_convention import PINNED
 from emulator.engine.emit.dataflow import MAX_LOOP_INSTRUCTIONS, Dataflow, registers_of
+from emulator.engine.entry.calling_convention import PINNED
 from emulator.engine.tiering.region_states import Region
 from emulator.events import NOTHING
 from emulator.machine import Machine

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from common.file_cache import object_path
 from emulator.engine.address_tables import GUEST_SPACE, Table
 from emulator.engine.blocks import BlockCache
-from emulator.engine.codegen.entry import Entry
 from emulator.engine.decode.discovery import Discovery, _instruction_set, _make_instruction_set
 from emulator.engine.decode.operations import DESCRIPTOR_DTYPE, OPERATION_DTYPE, operations_of
+from emulator.engine.entry.entry import Entry
 from emulator.engine.instrument.inline_functions import InlineTables
 from emulator.engine.persist.translation_store import sources_identity
 from emulator.errors import GuestFault

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[3]
 GUEST = ROOT / "tests" / "emulator" / "analyzers" / "guest"
 FAULT = """
 import ctypes
-from emulator.engine.codegen.entry import Entry
+from emulator.engine.entry.entry import Entry
 from emulator.machine import Machine
 Entry.get()
 ctypes.string_at(16)

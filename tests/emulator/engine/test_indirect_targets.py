@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emulator.engine.codegen.compiler import Compiler
 from emulator.engine.emit.emitter import Emitter
 from emulator.engine.emit.indirect_targets import branch_to, cases_among
 from emulator.engine.tiering.region_states import Region
 from emulator.events import BLOCK_DTYPE, OpClass
 from emulator.machine import Machine
+from emulator.native_code.compiler import Compiler
 from instrumenter.building.program_build import build_program
 from tests.emulator.execution.test_machine import Digest, record_of
 

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from emulator.engine.address_tables import GUEST_SPACE, Table
-from emulator.engine.codegen.entry import Entry
 from emulator.engine.decode.operations import (
     DESCRIPTOR_DTYPE,
     FALL_THROUGH,
@@ -21,6 +20,7 @@ from emulator.engine.decode.operations import (
     SET_ROUNDING,
     SLOW,
 )
+from emulator.engine.entry.entry import Entry
 from emulator.engine.hart_state import MAX_BLOCKS
 from emulator.engine.stencils import templates as module
 from emulator.engine.stencils.stencil_layout import HEAD, HOLES, N_STENCILS, PROLOGUE

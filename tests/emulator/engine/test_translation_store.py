@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emulator.engine.codegen.compiler import Compiler
 from emulator.engine.decode.block_table import BlockTable
 from emulator.engine.persist import translation_store as archive_module
 from emulator.engine.persist.pending import block_spans
@@ -19,6 +18,7 @@ from emulator.events import BLOCK_DTYPE, FULL_RECORD, BlockFacts, TraceSelection
 from emulator.execution import address_space as spaces
 from emulator.execution.address_space import AddressSpace
 from emulator.machine import Machine
+from emulator.native_code.compiler import Compiler
 from instrumenter.building.program_build import build_program
 
 GUEST = Path(__file__).parents[1] / "guest"

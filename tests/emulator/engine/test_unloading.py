@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from emulator.engine.codegen.entry import Entry
+from emulator.engine.entry.entry import Entry
 from emulator.isa.decode import assemble
 from emulator.machine import Machine
 from tests.fuzz.programs import CODE, elf

@@ -14,7 +14,7 @@ from emulator.isa.decode import Instruction
 from emulator.linux.loader.elf import load_image
 from emulator.machine import Machine
 from instrumenter.building.program_build import build_program
-from instrumenter.building.toolchain import Toolchain
+from instrumenter.compiler.toolchain import Toolchain
 
 GUEST = Path(__file__).parents[1] / "guest"
 CHAIN = r"""

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emulator.engine.blocks import BlockCache
-from emulator.engine.codegen.entry import Entry
+from emulator.engine.entry.entry import Entry
 from emulator.engine.hart_state import Exit, Hart
 from emulator.engine.oracle import Oracle
 from emulator.engine.translator import Translator

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from emulator.engine.codegen.entry import Entry
+from emulator.engine.entry.entry import Entry
 from emulator.kernels.llvm_text import kernel_text
 
 ROW = np.dtype([("small", "u1"), ("signed", "i2"), ("wide", "u8"), ("word", "u4")])

@@ -22,7 +22,7 @@ from emulator.linux.loader.process_image import Layout, build_process
 from emulator.linux.vfs.files import VirtualFiles
 from emulator.memory import READ, WRITE, GuestMemory
 from experiments.benchmarks.host import qemu
-from instrumenter.building.toolchain import Toolchain
+from instrumenter.compiler.toolchain import Toolchain
 
 NUMBERS = {name: number for number, name in SYSTEM_CALL_NAMES.items()}
 CODE_ADDRESS, DATA_ADDRESS = 0x10000, 0x20000

@@ -10,7 +10,7 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from emulator.linux.loader.debug_entries import UnitEntries, entries_section
-from instrumenter.building.toolchain import Toolchain
+from instrumenter.compiler.toolchain import Toolchain
 
 SOURCE = """
 namespace geo { template <class T> struct Stack { T items[9]; int n = 0; void push(T one) { items[n++ % 9] = one; } }; }

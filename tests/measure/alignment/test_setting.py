@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 
 from measure.alignment.dtw import AlignmentError, align, mean_over_runs
 from measure.alignment.setting import DEFAULT_ALIGNMENT, AlignmentSetting
-from measure.campaign.run_command import load_results
+from measure.analysis.stored_runs import load_results
 from measure.errors import CampaignError
-from measure.ground_truth.alignment import typical_error
 from measure.judging.comparison import VariantComparison, runs_of
 from measure.merging.cli import merge
-from measure.merging.program_progress import EventCurve
 from measure.perturbation.perturbation import outer_z
 from measure.run_types import BASELINE
+from measure.runs.program_progress import EventCurve
 from measure.stats.correlation import fisher_z, spearman
+from measure.truth_checks.alignment import typical_error
 from tests.measure.merging.test_merge_command import CAMPAIGN, make_results
 
 

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import measure as library
-from measure.campaign.analysis import SUMMARY_JSON_SCHEMA
+from measure.analysis.analysis import SUMMARY_JSON_SCHEMA
 from measure.cli import main
 from measure.errors import MeasureError
 from measure.verdict_files.verdict_summary import VERDICTS_JSON_SCHEMA

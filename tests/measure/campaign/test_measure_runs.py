@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
-from measure.campaign.analysis import SUMMARY_JSON_SCHEMA
+from measure.analysis.analysis import SUMMARY_JSON_SCHEMA
 from measure.cli import main
 from measure.console.command_words import shown_path
 from tests.measure.demo_program import source_file

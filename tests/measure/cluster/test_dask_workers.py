@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from instrumenter.building.generated_sources import preprocess_all
 from instrumenter.building.program_build import Recipe
 from instrumenter.building.relink import relinked
-from instrumenter.building.toolchain import Toolchain
+from instrumenter.compiler.toolchain import Toolchain
 from measure.cli import main
 from measure.cluster import dask_workers
 from measure.cluster.dask_workers import ClusterError, connect

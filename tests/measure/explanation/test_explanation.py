@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 
 from instrumenter.spec.software_metrics import MetricSpec
-from measure.explanation import explained
+from measure.analysis import explained
 from measure.explanation.explain_campaign import Explained, _write
 from measure.explanation.explanation_types import Estimate, Explanation, Part, Remedy, ordered, share_text
 from measure.explanation.page import render_page

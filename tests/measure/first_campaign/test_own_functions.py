@@ -10,7 +10,7 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from instrumenter.building.program_build import build_program
-from instrumenter.find.cplusplus.names import read_name
+from instrumenter.spec.cplusplus_names import read_name
 from measure.first_campaign.own_functions import own_functions
 
 SOURCE = r"""

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from instrumenter.building.build_advice import build_failure
 from instrumenter.errors import BuildFailure, SourceError
+from instrumenter.projects.build_advice import build_failure
 from measure.cli import main
 from measure.errors import CampaignError
 from measure.first_campaign.profile import _LOOP
@@ -164,7 +164,7 @@ def test_the_program_named_as_the_directory_is_taken_whatever_its_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     made = ["build/src/demo", "build/test/demo_test"]
-    monkeypatch.setattr("instrumenter.building.project.linked_programs", lambda *_: made)
+    monkeypatch.setattr("instrumenter.projects.project.linked_programs", lambda *_: made)
     (tmp_path / name).mkdir()
     (tmp_path / name / "makefile").touch()
     said: list[str] = []
@@ -177,7 +177,7 @@ def test_a_makefile_that_fails_may_be_built_for_one_program(tmp_path: Path, monk
     def linked(_: Path, command: str, notify: object) -> list[str]:
         raise build_failure(command, "failed", "view.c:1:10: fatal error: 'SDL.h' file not found\n", "log", "r", (), _)
 
-    monkeypatch.setattr("instrumenter.building.project.linked_programs", linked)
+    monkeypatch.setattr("instrumenter.projects.project.linked_programs", linked)
     (tmp_path / "demo").mkdir()
     (tmp_path / "demo/Makefile").touch()
     with pytest.raises(CampaignError, match="not be measured: --binary PATH builds only the one at PATH"):
@@ -196,7 +196,7 @@ def test_a_makefile_that_needs_its_order_is_built_one_by_one(tmp_path: Path, mon
             raise SourceError("table.h: no such file")
         return ["app"]
 
-    monkeypatch.setattr("instrumenter.building.project.linked_programs", linked)
+    monkeypatch.setattr("instrumenter.projects.project.linked_programs", linked)
     (tmp_path / "demo").mkdir()
     (tmp_path / "demo/makefile").touch()
     said: list[str] = []
@@ -224,7 +224,7 @@ def test_a_project_that_cannot_be_configured_is_not_tried_again(
         asked.append(command)
         raise build_failure(command, "failed", output, "log", "riscv64", (), tmp_path)
 
-    monkeypatch.setattr("instrumenter.building.project.linked_programs", linked)
+    monkeypatch.setattr("instrumenter.projects.project.linked_programs", linked)
     (tmp_path / "demo").mkdir()
     (tmp_path / "demo/configure").touch()
     said: list[str] = []
@@ -246,7 +246,7 @@ def test_a_build_that_takes_another_compiler_is_tried_with_these_under_its_name(
         asked.append(command)
         raise build_failure(command, "failed", output, "log", "riscv64", (), tmp_path)
 
-    monkeypatch.setattr("instrumenter.building.project.linked_programs", linked)
+    monkeypatch.setattr("instrumenter.projects.project.linked_programs", linked)
     (tmp_path / "demo").mkdir()
     (tmp_path / "demo/makefile").touch()
     with pytest.raises(CampaignError) as caught:
@@ -266,7 +266,7 @@ def test_targets_that_test_and_fail_are_left_out(tmp_path: Path, monkeypatch: py
             raise BuildFailure(f"{tests[0]} failed", True, (tests[0],))
         return ["app"]
 
-    monkeypatch.setattr("instrumenter.building.project.linked_programs", linked)
+    monkeypatch.setattr("instrumenter.projects.project.linked_programs", linked)
     (tmp_path / "demo").mkdir()
     (tmp_path / "demo/configure").touch()
     said: list[str] = []
@@ -282,7 +282,7 @@ def test_a_target_that_fails_again_is_left_out_once(tmp_path: Path, monkeypatch:
     def linked(_: Path, command: str, notify: object) -> list[str]:
         raise BuildFailure("failed", True, ("check",))
 
-    monkeypatch.setattr("instrumenter.building.project.linked_programs", linked)
+    monkeypatch.setattr("instrumenter.projects.project.linked_programs", linked)
     (tmp_path / "demo").mkdir()
     (tmp_path / "demo/makefile").touch()
     said: list[str] = []
@@ -298,7 +298,7 @@ def test_an_advised_build_command_comes_with_the_option_that_takes_it(
         output = "configure: error: or --disable-zlib\n"
         raise build_failure(command, "failed", output, "log", "riscv64", (), tmp_path)
 
-    monkeypatch.setattr("instrumenter.building.project.linked_programs", linked)
+    monkeypatch.setattr("instrumenter.projects.project.linked_programs", linked)
     (tmp_path / "demo").mkdir()
     (tmp_path / "demo/configure").touch()
     with pytest.raises(CampaignError) as caught:
@@ -312,7 +312,7 @@ def test_files_of_an_earlier_build_are_named_when_nothing_is_built(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A directory in which `make` was called before, by the machine's own compiler: there is nothing to do."""
-    monkeypatch.setattr("instrumenter.building.project.linked_programs", lambda *_: [])
+    monkeypatch.setattr("instrumenter.projects.project.linked_programs", lambda *_: [])
     (tmp_path / "demo/src").mkdir(parents=True)
     (tmp_path / "demo/makefile").touch()
     with pytest.raises(CampaignError, match=r"links no program with .* if it calls another compiler"):
@@ -334,7 +334,7 @@ def test_the_program_that_is_named_is_made_alone_if_that_works(tmp_path: Path, m
             raise SourceError("make: *** No rule to make target")
         return ["src/app"]
 
-    monkeypatch.setattr("instrumenter.building.project.linked_programs", linked)
+    monkeypatch.setattr("instrumenter.projects.project.linked_programs", linked)
     (tmp_path / "demo").mkdir()
     (tmp_path / "demo/makefile").touch()
     keys = program_keys(tmp_path / "demo", None, "src/app", tmp_path, lambda text: None)
@@ -350,7 +350,7 @@ def test_the_program_that_is_named_is_made_alone_if_that_works(tmp_path: Path, m
 def test_after_a_configure_script_the_program_that_is_named_is_made_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("instrumenter.building.project.linked_programs", lambda _, command, notify: ["app", "src/app"])
+    monkeypatch.setattr("instrumenter.projects.project.linked_programs", lambda _, command, notify: ["app", "src/app"])
     (tmp_path / "demo").mkdir()
     (tmp_path / "demo/configure").write_text("--host")
     keys = program_keys(tmp_path / "demo", None, "app", tmp_path, lambda text: None)
@@ -360,7 +360,7 @@ def test_after_a_configure_script_the_program_that_is_named_is_made_alone(
 
 
 def test_cmake_builds_the_program_that_is_named_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("instrumenter.building.project.linked_programs", lambda _, command, notify: ["build/a/app"])
+    monkeypatch.setattr("instrumenter.projects.project.linked_programs", lambda _, command, notify: ["build/a/app"])
     (tmp_path / "demo").mkdir()
     (tmp_path / "demo/CMakeLists.txt").touch()
     keys = program_keys(tmp_path / "demo", None, "build/a/app", tmp_path, lambda text: None)

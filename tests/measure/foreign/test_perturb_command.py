@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner, Result
 from numpy.typing import NDArray
 
-from measure.campaign.analysis import SUMMARY_JSON_SCHEMA, analyse, summary
+from measure.analysis.analysis import SUMMARY_JSON_SCHEMA, analyse, summary
 from measure.cli import _Commands
 from measure.cli import main as measure
 from measure.foreign.cli import perturb

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from measure.ground_truth.calibration import Calibration, _save, load_calibration
-from measure.merging.program_progress import EventCurve
+from measure.runs.program_progress import EventCurve
 
 KEPT = Calibration(
     ("call f", "store x"), ("call g",), EventCurve(np.arange(0, 50, 5), np.arange(0, 1000, 100)), ("calls",),

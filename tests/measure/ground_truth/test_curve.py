@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from measure.merging.program_progress import PROGRESS, EventCurve, reference_events_at_boundaries
-from measure.merging.truth import alignment_error, true_positions, truth_resolution
 from measure.run_types import BASELINE, ProbePlaces, Run, RunSpec, Trace
+from measure.runs.program_progress import PROGRESS, EventCurve, reference_events_at_boundaries
+from measure.truth_checks.merge_truth import alignment_error, true_positions, truth_resolution
 
 SPEC = RunSpec(
     variant=BASELINE, replicate=0, seed=1, build_key="", binary="", arguments=(), stdin=None, files=(), machine="",

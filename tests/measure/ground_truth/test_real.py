@@ -14,22 +14,23 @@ from rich.console import Console
 from emulator.events import BlockFacts, TraceSelection
 from emulator.linux.loader.elf import load_image
 from emulator.machine import Machine
-from measure.campaign.run_command import load_results, make_campaign, read_campaign
+from measure.analysis.stored_runs import load_results
+from measure.campaign.run_command import make_campaign, read_campaign
 from measure.errors import CampaignError
 from measure.ground_truth.calibration import calibrate
 from measure.ground_truth.prepare import SAMPLED, load_prepared, prepare
 from measure.ground_truth.reference_events import HEAP, candidates, kind_of
 from measure.ground_truth.sampler import other_mode
-from measure.ground_truth.software import software_column
-from measure.merging.program_progress import reference_events_at_boundaries
-from measure.merging.truth import alignment_error, true_positions
 from measure.run_types import BASELINE, BEFORE, PROBE, Run
 from measure.runs.campaign_file import load_campaign
 from measure.runs.campaign_model import Campaign
 from measure.runs.plan import Plan, make_plan
 from measure.runs.plan_file import load_plan
+from measure.runs.program_progress import reference_events_at_boundaries
 from measure.targets.emulated import EmulatedTarget
 from measure.targets.program_file import program_of
+from measure.truth_checks.merge_truth import alignment_error, true_positions
+from measure.truth_checks.software import software_column
 
 ROOT = Path(__file__).parents[3]
 PROGRAM = """\

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from instrumenter.building.generated_sources import preprocess_all
 from instrumenter.building.program_build import HostSamplerConfig, Recipe
-from instrumenter.building.toolchain import HOST_TARGET, Toolchain
+from instrumenter.compiler.toolchain import HOST_TARGET, Toolchain
 from instrumenter.spec.software_metrics import MetricSpec
 from measure.host.description import host_text
 from measure.run_types import BASELINE, HOST, RECORD_FLAGS, CounterPlace, RunNoise, RunSpec

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 import measure
-from instrumenter.building.project import Project, ProjectRecipe
-from instrumenter.building.toolchain import HOST_TARGET
+from instrumenter.compiler.toolchain import HOST_TARGET
+from instrumenter.projects.project import Project, ProjectRecipe
 from measure.cli import main
 from measure.errors import CampaignError
 from measure.host.metrics import METRICS, why_not

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from measure.campaign.analysis import analyse
+from measure.analysis.analysis import analyse
 from measure.judging.comparing_time import alignments, comparing_seconds
 from measure.perturbation import outer
 from measure.perturbation.similarity import SimilarityRule, align_in_threads

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from measure.campaign.run_command import load_results
+from measure.analysis.stored_runs import load_results
 from measure.judging.comparison import VariantComparison, percent_over, runs_of
 from measure.judging.controls import judge_controls
 from measure.run_types import BASELINE, NULL_CONTROL, Run

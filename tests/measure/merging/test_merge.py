@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from measure.merging.merge_runs import MergeError, align_run, merge_runs
 from measure.merging.page import shift_of
 from measure.merging.spread import Spread, even_spread_of_path, spread_of_path, spread_of_progress
-from measure.merging.truth import Algorithm, alignment_error, true_positions
 from measure.merging.variant_verdict import VariantVerdict
 from measure.run_types import BASELINE, CounterPlace, Run, RunSpec, Trace
+from measure.truth_checks.merge_truth import Algorithm, alignment_error, true_positions
 
 MACHINE = (Path(__file__).parents[3] / "configs" / "machines" / "desktop.yaml").read_text()
 HARDWARE = ("PAPI_TOT_INS", "PAPI_LD_INS", "PAPI_BR_MSP")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from measure.explanation.explained import stored_findings
+from measure.analysis.explained import stored_findings
 from measure.partitioning.command import _remedies
 from measure.perturbation.finding import RESULTS
 from measure.runs.campaign_file import load_campaign

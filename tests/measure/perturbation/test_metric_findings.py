@@ -18,8 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from measure.campaign.analysis import SUMMARY_JSON_SCHEMA, analyse
-from measure.campaign.run_command import load_results
+from measure.analysis.analysis import SUMMARY_JSON_SCHEMA, analyse
+from measure.analysis.stored_runs import load_results
 from measure.cli import main
 from measure.perturbation.analysis_types import Pair, Perturbation, Verdict
 from measure.perturbation.uninformative_metrics import TIED, caveat, metric_findings

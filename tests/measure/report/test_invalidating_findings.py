@@ -7,7 +7,7 @@ from dataclasses import replace
 import jsonschema
 from rich.console import Console
 
-from measure.campaign.analysis import SUMMARY_JSON_SCHEMA, summary
+from measure.analysis.analysis import SUMMARY_JSON_SCHEMA, summary
 from measure.perturbation.outlying_runs import OutlyingRuns
 from measure.perturbation.uninformative_metrics import MetricFinding
 from measure.report.html import render

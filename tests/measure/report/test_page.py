@@ -94,9 +94,7 @@ def test_an_equivalent_campaign_says_what_to_do(data: ReportData) -> None:
     assert "nothing could be seen in variant 0" in step.text
     assert step.commands == ()
     assert headline(blind) == "Equivalent across runs, not assessable within a run: variant 0."
-    unaligned = replace(
-        good, variants=(replace(one, outer_held_out=replace(one.outer_held_out, verdict="not assessable")),)
-    )
+    unaligned = replace(good, variants=(replace(one, outer_held_out=replace(one.inner, verdict="not assessable")),))
     assert unaligned.variants[0].verdict == "equivalent"  # within a run
     (step,) = next_steps(unaligned, "r")
     assert "Across runs nothing could be judged of variant 0: whether these runs align" in step.text

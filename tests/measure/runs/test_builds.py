@@ -12,7 +12,7 @@ import pytest
 
 from common.compiler_cache import compiler_cache
 from instrumenter.building.program_build import Build, CompiledProgram, Recipe
-from instrumenter.building.toolchain import Toolchain
+from instrumenter.compiler.toolchain import Toolchain
 from measure.errors import CampaignError
 from measure.run_types import BASELINE
 from measure.runs import build_notices

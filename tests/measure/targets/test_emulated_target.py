@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from emulator.linux.kernel import scheduler
 from instrumenter.building.generated_sources import preprocess_all
 from instrumenter.building.program_build import Recipe, SamplerConfig, build_program
-from instrumenter.building.toolchain import Toolchain
+from instrumenter.compiler.toolchain import Toolchain
 from instrumenter.sampler_format import read_sampler_trace
 from instrumenter.spec.software_metrics import MetricSpec
 from measure.errors import RunError

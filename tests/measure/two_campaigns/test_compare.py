@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import ttest_ind
 
-from measure.campaign.run_command import load_results
+from measure.analysis.stored_runs import load_results
 from measure.cli import main
 from measure.runs.program_identity import different_programs
 from measure.stats.correlation import MOST_AT_CEILING, share_at_ceiling

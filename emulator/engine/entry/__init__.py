@@ -1,0 +1,1 @@
+"""From Python into translations: the calling convention, the functions between, the handler for host faults."""
