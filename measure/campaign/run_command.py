@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from common.yaml_document import YamlDocument
-from measure.analysis.analysis import analyse, summary, with_explanation
+from measure.analysis.analysis import analyse, baselines_of, summary, with_explanation
 from measure.analysis.explained import stored_findings
 from measure.analysis.stored_runs import CampaignResult, load_results, stored_runs, with_truth
 from measure.campaign.first_use import Preparation
@@ -208,6 +208,7 @@ def _finish(
         first = outcome.failures[0]
         if not any(run.spec.variant != first.spec.variant for run in outcome.runs):
             raise RunError(outcome.failure)
+    baselines_of(result.plan, outcome)  # without two of them nothing is seen, so that it is no look
     result = replace(result, plan=_count_look(result, outcome, directory, keeps))
     with Status(console, "comparing runs") as status:
         aligner = workers.aligner if workers is not None else align_in_threads

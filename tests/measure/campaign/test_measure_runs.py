@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -194,6 +195,16 @@ def test_report_of_what_has_no_results(folder: Path) -> None:
     assert result.exit_code == 2
     assert "none: no such directory; `measure run" in result.output
     assert not (folder / "none").exists()
+
+
+def test_without_runs_to_compare_a_report_is_no_look(folder: Path) -> None:
+    # The runs were made again as the FAQ says, and the alpha of a second look was told for what nobody had seen.
+    assert run_fake(folder).exit_code == 0
+    shutil.rmtree(folder / "out" / "traces")
+    result = measure("report", folder / "out")
+    assert result.exit_code == 1
+    assert "0 baseline runs succeeded, expected at least 2" in " ".join(result.output.split())
+    assert "look 1 of 1" in " ".join(run_fake(folder).output.split())
 
 
 def children(pid: int) -> list[int]:
