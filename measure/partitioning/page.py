@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from measure.partitioning.result import PartitionResult
-from measure.perturbation.wording import counted, seldom_unseen
+from measure.perturbation.wording import counted, listed_names, seldom_unseen
 from measure.report import page
 from measure.report.elements import Step
 from measure.report.style import INK, MUTED, VERDICTS, new_figure
@@ -81,12 +81,20 @@ def next_steps(outcome: PartitionResult, commands: NextCommands) -> tuple[Step, 
 
 
 def _may_change(outcome: PartitionResult) -> str:
-    """By how much groups may change relations, as far as fresh runs tell."""
-    good, unsure = outcome.with_status("validated"), _unsure(outcome)
-    if not unsure:
+    """By how much groups may change relations, as far as runs tell."""
+    searched = outcome.with_status("not validated")
+    open_ones = [name for name in _unsure(outcome) if name not in searched]
+    if not searched and not open_ones:
         return "they may still change relations, by less than delta"
-    unknown = f"{', '.join(unsure)} may change relations by any amount"
-    return f"{', '.join(good)} may still change relations, by less than delta, and {unknown}" if good else unknown
+    told = (
+        (outcome.with_status("validated"), "may still change relations, by less than delta"),
+        (
+            searched,
+            "changed relations by less than delta in the runs that chose them; no fresh run has confirmed it",
+        ),
+        (open_ones, "may change relations by any amount"),
+    )
+    return "; ".join(f"{listed_names(names)} {what}" for names, what in told if names)
 
 
 def confirmed_text(outcome: PartitionResult) -> str:
