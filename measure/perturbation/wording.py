@@ -120,7 +120,7 @@ def in_words(perturbation: Perturbation) -> str:
         else "no measurable change, less than delta",
         "inconclusive": "changed measurably, perhaps by a drift in the order of the runs"
         if drifting
-        else "changed measurably, by less than delta; elsewhere delta is not excluded"
+        else "delta is not excluded; what changed measurably changed by less"
         if measurable
         else "too few runs to show a change, and delta is not excluded"
         if perturbation.too_few
