@@ -60,7 +60,8 @@ def connect(scheduler: str | Client, notify: Callable[[str], None] = lambda text
         from distributed import Client, LocalCluster
     except ImportError:
         raise CampaignError(
-            "--scheduler needs Dask, which is not installed: pip install 'perturbation[dask]', or run without it"
+            "--scheduler needs Dask, which is not installed: pip install '.[dask]' in the checkout that this "
+            "project was installed from, or run without it"
         ) from None
     if isinstance(scheduler, Client):
         return DaskWorkers(scheduler, [], notify)

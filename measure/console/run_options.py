@@ -11,7 +11,7 @@ import click
 scheduler_option = click.option(
     "--scheduler", metavar="tcp://HOST:PORT|local:N",
     help="Make the runs on the workers of a Dask cluster, or on N Dask workers of this machine "
-    "(pip install 'perturbation[dask]').",
+    "(pip install '.[dask]' in the checkout).",
 )  # fmt: skip
 
 

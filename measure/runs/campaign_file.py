@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from common.layered_yaml import read_layers
 from common.yaml_document import YamlDocument
+from measure.built_in.machine import built_in_machine
 from measure.errors import CampaignError
 from measure.programs.compiler_flags import with_paths
 from measure.runs.campaign_model import Campaign, Program, SharedKeys
@@ -83,7 +84,8 @@ def campaign_of(document: YamlDocument, model: type[AnyCampaign]) -> AnyCampaign
     def resolve(value: Path, *keys: str | int, may_be_directory: bool = False) -> Path:
         absolute = (document.place(*keys).folder / value).resolve()
         if not absolute.is_file() and not (may_be_directory and absolute.is_dir()):
-            raise CampaignError(f"{document.where(*keys)}: no such file: {value} (looked for {absolute})")
+            hint = f". The machine that is built in is {built_in_machine()}" if keys == ("machine",) else ""
+            raise CampaignError(f"{document.where(*keys)}: no such file: {value} (looked for {absolute}){hint}")
         return absolute
 
     program = campaign.program

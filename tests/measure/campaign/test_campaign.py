@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from measure.built_in.machine import built_in_machine
 from measure.errors import CampaignError
 from measure.runs import campaign_file
 from measure.runs.campaign_file import load_campaign
@@ -137,7 +138,8 @@ def test_names_of_cumulative_sets_are_taken(folder: Path) -> None:
         ("light: [nodes]", "baseline: [nodes]", "9: variants.baseline: this name is taken by the runs without "
          "software metrics: choose another"),
         ("source: demo.c", "source: gone.c", "2: no such file: gone.c (looked for DIR/gone.c)"),
-        ("machine: machine.yaml", "machine: gone.yaml", "3: no such file: gone.yaml (looked for DIR/gone.yaml)"),
+        ("machine: machine.yaml", "machine: gone.yaml", "3: no such file: gone.yaml (looked for DIR/gone.yaml). "
+         f"The machine that is built in is {built_in_machine()}"),
         ("source: demo.c", "source: demo.c, catalogue: lua", "2: program: expected exactly one of source, sources, "
          "catalogue and build, got source and catalogue"),
         ("machine: machine.yaml\n", "", "1: machine: missing; it has no default"),
