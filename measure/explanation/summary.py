@@ -10,17 +10,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from common.listed_names import listed
 from common.plain_json import plain_json
 from measure.analysis.explained import FOLDER
-from measure.explanation.explanation_types import CAUSE, Change, Estimate, Explanation, Part, Remedy, share_text
+from measure.explanation.explanation_types import (
+    CAUSE,
+    Change,
+    Estimate,
+    Explanation,
+    Part,
+    Remedy,
+    estimate,
+    share_text,
+)
 from measure.explanation.mechanisms import ACCESSES, EXECUTED
 from measure.explanation.orders import INTERACTION
+from measure.explanation.relations import relation_text
 from measure.perturbation.finding import RESULTS, Finding
 from measure.perturbation.wording import in_words, p_text
 
 SCHEMA = "perturbation-explanation-1"
 CYCLES_ARE = "the overhead over the plain program; of a remedy that takes several runs, that of the costliest one"
 _MOST_DECISIONS = 3
+_MOST_UNSEEN = 3
 
 
 def as_json(explanations: Sequence[Explanation], fine: Mapping[str, str], plan: str) -> dict[str, Any]:
@@ -212,7 +224,23 @@ def _causes(one: Explanation) -> list[str]:
         found.append("The compiler decided otherwise: " + "; ".join(inlining[:_MOST_DECISIONS]) + ".")
     found += [f"{sentence}." for sentence in one.metrics.interactions]  # begin with the name of a metric
     found += [f"{sentence[0].upper()}{sentence[1:]}." for sentence in one.mechanisms.interactions]
-    return found
+    return found + _unseen(one)
+
+
+def _unseen(one: Explanation) -> list[str]:
+    """A sentence on the relations whose change, shown by the campaign, is not seen in the explanation's own runs."""
+    changes = [(relation, estimate(one.metrics.whole[:, n])) for n, relation in enumerate(one.relations)]
+    unseen = [
+        f"{relation_text(relation)} ({change.mean:+.2f} in z, {change.low:+.2f} to {change.high:+.2f})"
+        for relation, change in changes
+        if change.includes_zero
+    ]
+    if not unseen:
+        return []
+    return [
+        f"In these {one.n_pairs} pairs of runs, other ones than the campaign judged, no change is shown of "
+        f"{listed(unseen, _MOST_UNSEEN)}: the shares say little of that."
+    ]
 
 
 def _remedies(one: Explanation) -> list[Finding]:

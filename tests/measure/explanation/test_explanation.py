@@ -49,6 +49,18 @@ def test_sentences_name_metric_line_mechanism_decision_and_remedy() -> None:
         assert wanted in text
 
 
+def test_a_relation_that_its_runs_do_not_show_to_change_is_named() -> None:
+    """Of a pair that a campaign called broken an explanation showed -0.90 and -0.90, and said nothing of it."""
+    one = explanation()
+    assert not [text for text in sentences(one) if "no change is shown" in text]
+    whole = one.metrics.whole * [1, 0] + np.outer([0.1, -0.1, 0.05, -0.05, 0.01], [0, 1])
+    (said,) = (
+        text for text in sentences(replace(one, metrics=ordered(whole, one.metrics.parts))) if "shown of" in text
+    )
+    assert said.startswith("In these 5 pairs of runs, other ones than the campaign judged, no change is shown of loads")
+    assert "loads across runs (+0.00 in z, -0.10 to +0.10): the shares" in said
+
+
 def test_what_counters_would_change_without_the_compiler_is_said_where_it_is_more_than_their_part() -> None:
     one = explanation()
     alone = replace(one, added_counts=0.95 * one.mechanisms.whole)
