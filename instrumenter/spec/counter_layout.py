@@ -10,6 +10,8 @@ SYMBOL = "__measure_counters"
 COUNTDOWN = "__measure_countdowns"
 LOCAL = "__measure_local"
 CACHE_LINE_BYTES = 64
+CONVERSION = "(unsigned long long)(long long)("
+"""What stands before an expression to add. A negative floating-point number has no value as an unsigned one."""
 Placement = Literal["packed", "cache_line"]
 
 
@@ -79,7 +81,7 @@ class CounterLayout:
 
     def bump(self, metric: str, add: str | None) -> str:
         """The C expression that counts one event."""
-        amount = "1" if add is None else f"(unsigned long long)({add})"
+        amount = "1" if add is None else f"{CONVERSION}{add})"
         if metric in self.local:
             return _addition(self._local(metric), amount)
         period = dict(self.sampled).get(metric)
@@ -156,12 +158,15 @@ class CounterLayout:
         return text
 
 
+_RELAXED = 0  # __ATOMIC_RELAXED, by its value: the analysis of C++ knows no macros
+
+
 def _addition(lvalue: str, amount: str) -> str:
     return f"{lvalue}++" if amount == "1" else f"{lvalue} += {amount}"
 
 
 def _atomic_addition(lvalue: str, amount: str) -> str:
-    return f"__atomic_fetch_add(&{lvalue}, {amount}, __ATOMIC_RELAXED)"
+    return f"__atomic_fetch_add(&{lvalue}, {amount}, {_RELAXED})"
 
 
 ALLOCATORS: dict[str, tuple[str, str, str, str]] = {

@@ -70,6 +70,10 @@ def instrument(text: str, **metrics: dict[str, Any]) -> Generated:
         ({"event": "exit", "function": "search", "add": "count++"},
          "metric 'm': the expression to add, 'count++', changes the program (it assigns) where the event happens, "
          "src/game.c:9"),
+        ({"event": "entry", "function": "search", "add": "0.5f * depth"},
+         "metric 'm': the expression to add, '0.5f * depth', is a floating-point number (float) where the event "
+         "happens, src/game.c:5; counters add whole numbers, and would cut off its fraction at each event: write "
+         "'(long long)(1000 * (0.5f * depth))' to add up thousandths, or '(long long)(0.5f * depth)' to cut it off"),
         ({"event": "entry", "function": "search", "add": "depth = 1"},
          "metric 'm': the expression to add, 'depth = 1', changes the program (it assigns) where the event "
          "happens, src/game.c:5"),

@@ -32,6 +32,7 @@ from instrumenter.spec.cplusplus_names import (
     read_name,
 )
 from instrumenter.spec.software_metrics import MetricSpec
+from instrumenter.tokens import at_depth_0, closing_parenthesis
 
 _SCOPES = (CursorKind.NAMESPACE, CursorKind.LINKAGE_SPEC, CursorKind.UNEXPOSED_DECL, CursorKind.FRIEND_DECL, *RECORDS)
 _BODIES = (CursorKind.COMPOUND_STMT, CursorKind.CXX_TRY_STMT, CursorKind.UNEXPOSED_STMT)  # the last: of a coroutine
@@ -306,7 +307,7 @@ class CplusplusFinder(Finder):
             has_type_after = rest[:1].isalpha() or rest[:1] in (b"_", b":", b"(")
             if has_type_after and b"nothrow" not in arguments:
                 return  # the memory is there already
-        array = re.search(rb"\[[^\[\]]*\]\s*(\([^()]*\)|\{[^{}]*\})?\s*$", text) is not None
+        array = any(token == b"[" for token, _ in at_depth_0(text, 0))
         start, end = cursor.extent.start.offset, cursor.extent.end.offset
         self._add(self._metrics_at("alloc", "", start), Form.EXPRESSION, start, end, (start, end))
         self._add_operator(cursor, "operator new[]" if array else "operator new")
@@ -327,12 +328,7 @@ class CplusplusFinder(Finder):
 
     def _closing_parenthesis(self, offset: int) -> int:
         """The offset after the parenthesis that closes the first one at or after ``offset``."""
-        depth = 0
-        for match in re.compile(rb"[()]|\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\\n]|\\.)+'").finditer(self.text, offset):
-            depth += {b"(": 1, b")": -1}.get(match[0], 0)
-            if depth == 0 and match[0] == b")":
-                return match.end()
-        return offset
+        return closing_parenthesis(self.text, offset) + 1
 
     # --- calls
     def _visit_call(self, cursor: Cursor) -> None:
