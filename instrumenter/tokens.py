@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 # Literals are one token each, with their prefixes and suffixes: a quote in a number (`1'000`) or in a raw string
-# (`R"x(")x"`) begins nothing. A character literal may have a prefix, of which a digit separator before a letter is none.
+# (`R"x(")x"`) begins nothing.
 _TOKEN = re.compile(
     rb"(?P<raw>(?:u8|[uUL])?R\"(?P<delimiter>[^()\\\s\"]{0,16})\((?s:.*?)\)(?P=delimiter)\"[\w$]*)"
     rb"|(?P<text>(?:u8|[uUL])?\"(?:[^\"\\]|\\(?s:.))*\"[\w$]*|(?:u8|[uUL])?'(?:[^'\\\n]|\\(?s:.))+'[\w$]*)"

@@ -20,7 +20,7 @@ from instrumenter.tokens import closing_parenthesis
 
 _UNDECLARED = re.compile(r"use of undeclared identifier '(\w+)'")
 _ADDITION = re.compile(
-    rb"(?:%s\[(\d+)\](?:\.value)?|%s(\d+))(?: \+=|,) %s"
+    rb"(?:%s\[(\d+)\](?:\.value)?|%s(\d+))(?: \+?=|,) %s"
     % (SYMBOL.encode(), LOCAL.encode(), re.escape(CONVERSION).encode())
 )
 _WHOLE = (

@@ -81,8 +81,9 @@ class MetricSpec(BaseModel):
     add: str | None = Field(
         None,
         coerce_numbers_to_str=True,
-        description="C expression added instead of 1, a whole number; evaluated where the event happens, before it: for `call` in the "
-        "caller, for `entry` in the function, where its parameters are known. Macros are not known there",
+        description="C expression added instead of 1, a whole number; evaluated where the event happens, before it: "
+        "for `call` in the caller, for `entry` in the function, where its parameters are known. Macros are not known "
+        "there",
     )
 
     method: Literal["counter", "probe", "second_run"] = Field(

@@ -11,8 +11,8 @@ from instrumenter.tokens import at_depth_0, closing_parenthesis, tokens
     "literal",
     [
         "1'000", "0x1'fF'0", "1'0.5'0e-1'0", "0b1'1u", "123_km", "1'000_km", "2.5e+3", "0x1p-3",
-        "'('", "L'('", "u8'\\''", "U'\\\\'", "'('_c", '"a)\\""', 'u8")"', 'L"("s', 'R"x(")x"', 'R"(")"', 'u8R"x((")")x"_x',
-        'LR"(\n"")"',
+        "'('", "L'('", "u8'\\''", "U'\\\\'", "'('_c", '"a)\\""', 'u8")"', 'L"("s', 'R"x(")x"', 'R"(")"',
+        'u8R"x((")")x"_x', 'LR"(\n"")"',
     ],
 )  # fmt: skip
 def test_a_literal_is_one_token(literal: str) -> None:

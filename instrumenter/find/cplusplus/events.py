@@ -194,6 +194,7 @@ class CplusplusFinder(Finder):
         start, end = function.body.extent.start.offset, function.body.extent.end.offset
         self._function, self._constant = function.key, function.constant
         self._body = self._after_brace(start)
+        self._must_jump = b"musttail" in self.text[start:end]
         self._conditions = {}
         self._wanted = self._wanted_in(function)
         if any(function.parts[-1] == word.decode("utf-8", "replace")
@@ -206,16 +207,19 @@ class CplusplusFinder(Finder):
             self._refuse(function.cursor, f"'{shown}' is consteval: it never runs, the compiler evaluates it")
         if function.body.kind == CursorKind.UNEXPOSED_STMT:
             self._refuse(function.cursor, f"'{shown}' is a coroutine: coroutines are not instrumented")
-        self._exits = []
         self._add(self._metrics_at("entry", "", start), Form.POINT, self._body, self._body)
         leaving = self._metrics_at("exit", "", start)
         for metric in leaving:
             if self.metrics[metric].add is not None:
                 raise SpecError(f"metric '{metric}': `add:` is not possible with event `exit` in C++", metric)
-        self._add(leaving, Form.LEAVING, self._body, self._body)
-        if any(event not in ("entry", "exit") for event, _ in self._wanted):
+        self._plan_exits(function.parts[-1], leaving, function.body)
+        if self._tail_callees or self._exits or any(event not in ("entry", "exit") for event, _ in self._wanted):
             self._walk(function.body)
             self._visit_initialisers(function)
+
+    def _bodies(self) -> Iterator[tuple[str, Cursor]]:
+        for function in self._found:
+            yield function.parts[-1], function.body
 
     def _visit_initialisers(self, function: Function) -> None:
         """Visit what a constructor evaluates before its body."""
