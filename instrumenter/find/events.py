@@ -151,9 +151,13 @@ class Finder:
                 place = self.lines.place(start if around is None else around.extent.start.offset)
                 site = Site(
                     metric, form, start, end, place, self._function, *probed, name, self._body,
-                    self._conditions.get(metric, ""), self._constant, self._must_jump,
+                    self._conditions.get(metric, ""), self._may_be_constant(start), self._must_jump,
                 )  # fmt: skip
                 self.events.sites.append(site)
+
+    def _may_be_constant(self, start: int) -> bool:
+        """Whether the compiler may evaluate the event at ``start`` itself."""
+        return self._constant
 
     def _warn(self, metrics: Sequence[str], cursor: Cursor, what: str) -> None:
         for metric in metrics:
@@ -262,7 +266,12 @@ class Finder:
         elif kind in _LOOPS and not _repeats_nothing(cursor, self.text):
             children = list(cursor.get_children())
             body = children[0] if kind == CursorKind.DO_STMT else children[-1]
-            self._add_statement(body, self._metrics_at("loop", "", cursor.extent.start.offset), cursor)
+            wanted = self._metrics_at("loop", "", cursor.extent.start.offset)
+            self._add_statement(body, wanted, cursor)
+            if wanted and _has_case_of_outer_switch(body):
+                self._warn(
+                    wanted, cursor, "a `case` leads into this loop; an iteration that begins there is not counted"
+                )
         elif kind == CursorKind.IF_STMT:
             wanted = self._metrics_at("branch", "", cursor.extent.start.offset)
             if wanted:
@@ -459,6 +468,18 @@ class Finder:
             return start if self.text[start : start + 1] in (b"+", b"-") else int(cursor.extent.end.offset) - 2
         gap = _BEFORE_ASSIGNMENT.match(self.text, operand.extent.end.offset)
         return gap.end() if gap else start
+
+
+def _has_case_of_outer_switch(body: Cursor) -> bool:
+    """Whether a loop is entered in its middle, as Duff's device is."""
+    waiting = [body]
+    while waiting:
+        cursor = waiting.pop()
+        if cursor.kind in (CursorKind.CASE_STMT, CursorKind.DEFAULT_STMT):
+            return True
+        if cursor.kind != CursorKind.SWITCH_STMT:
+            waiting += [child for child in cursor.get_children() if child.kind.is_statement()]
+    return False
 
 
 def _repeats_nothing(loop: Cursor, text: bytes) -> bool:

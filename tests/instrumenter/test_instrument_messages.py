@@ -167,6 +167,29 @@ def test_warnings_of_what_is_not_counted() -> None:
     )
 
 
+def test_a_loop_that_a_case_leads_into() -> None:
+    """Duff's device: its first turn begins behind the counter."""
+    text = """\
+static void copy(char *to, const char *from, int n)
+{
+    int turns = (n + 3) / 4;
+    switch (n % 4) {
+    case 0: do { *to++ = *from++;
+    case 3: *to++ = *from++;
+    default: *to++ = *from++;
+        } while (--turns > 0);
+    }
+    for (int i = 0; i < n; i++) switch (to[i]) { case 1: to[i] = 2; }
+}
+int main(void) { char to[9]; copy(to, "12345678", 7); return to[0] != '1'; }
+"""
+    generated = instrument(text, turns={"event": "loop", "function": "copy"})
+    assert generated.sites == {"turns": 2}
+    assert generated.warnings == (
+        "src/game.c:5: metric 'turns': a `case` leads into this loop; an iteration that begins there is not counted",
+    )
+
+
 def test_no_sources_and_no_such_source(tmp_path: Path) -> None:
     with pytest.raises(SourceError) as caught:
         build_program([])
