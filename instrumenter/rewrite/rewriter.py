@@ -70,8 +70,8 @@ def rewrite(
     for body, metric in dict.fromkeys(place for place in at_bodies if place[1] in layout.local):
         if body < 0:
             raise SpecError(
-                f"metric '{metric}': a counter with `local: true` cannot count what a constructor does before its body, or "
-                "what initialisers do outside of functions",
+                f"metric '{metric}': a counter with `local: true` cannot count what a constructor does before its "
+                "body, or what initialisers do outside of functions",
                 metric,
             )
         edits.insert(body, layout.local_declaration(metric))

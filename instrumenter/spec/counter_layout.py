@@ -46,9 +46,9 @@ class CounterLayout:
     and an interval sampler sees them all at the loop's end. ``unread``: metrics that the sampler in the guest does
     not read, the last ones; ``sampled``: metrics that add N at every Nth event, with N; ``local``: metrics that count
     in a local variable first; ``leaving``: those of them that add up an expression when a function is left, of which
-    the last value before that counts. ``atomic``: add by atomic operations, for programs that start threads: a thread that
-    loses the processor between the load and the store of a plain increment writes an old count back later, and takes
-    with it what all other threads counted meanwhile.
+    the last value before that counts. ``atomic``: add by atomic operations, for programs that start threads: a thread
+    that loses the processor between the load and the store of a plain increment writes an old count back later, and
+    takes with it what all other threads counted meanwhile.
     """
 
     metrics: tuple[str, ...]

@@ -228,7 +228,9 @@ def _part_condition(
     if declared.kind not in (*_TEMPLATES, CursorKind.FUNCTION_TEMPLATE):
         own = _own_arguments(declared)
         given = [_plain(one) for one in part.arguments]
-        matches = bool(own) and len(given) <= len(own) and all(one in names for one, names in zip(given, own))
+        matches = (
+            bool(own) and len(given) <= len(own) and all(one in names for one, names in zip(given, own, strict=False))
+        )
         return [] if matches else None
     if declared.kind == CursorKind.CLASS_TEMPLATE_PARTIAL_SPECIALIZATION:
         raise SpecError(

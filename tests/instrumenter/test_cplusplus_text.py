@@ -124,7 +124,10 @@ def test_calls_in_initialisers_of_globals_members_and_parameters(flag: str, tmp_
 
 
 def test_an_initialiser_that_cannot_be_analysed_is_warned_of(tmp_path: Path) -> None:
-    text = "int f() { return 1; }\nstruct Bits { int narrow : 4 = f(); int wide = f(); };\nint main() { return !Bits().wide; }"
+    text = (
+        "int f() { return 1; }\nstruct Bits { int narrow : 4 = f(); int wide = f(); };\n"
+        "int main() { return !Bits().wide; }\n"
+    )
     build = built(tmp_path, text, calls={"event": "call", "callee": "f"})
     assert [one.split(": ", 1)[1] for one in build.warnings] == [
         "metric 'calls': the initialiser of this bit-field cannot be analysed; what happens in it is not counted"
@@ -191,7 +194,10 @@ int main()
 
 def test_references_to_what_is_written_are_warned_of(tmp_path: Path) -> None:
     """Reading through one, or writing in a lambda that captures by reference, is no reason for a warning."""
-    names = "local argument result in_body member swapped read captured deduced wrapped row pair".split()
+    names = [
+        "local", "argument", "result", "in_body", "member", "swapped", "read", "captured", "deduced", "wrapped", "row",
+        "pair",
+    ]  # fmt: skip
     build = built(tmp_path, REFERENCES, **{name: {"event": "write", "variable": name} for name in names})
     lines = {name: 1 + REFERENCES.splitlines().index(line) for name, line in {
         "local": "    int &alias = local;", "argument": "    set(argument);",
