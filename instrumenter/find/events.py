@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 
 from clang.cindex import Cursor, CursorKind, StorageClass, TypeKind
@@ -22,6 +22,7 @@ from instrumenter.find import clang
 from instrumenter.find.evaluation import evaluated, text_of
 from instrumenter.find.line_markers import LineMap, Place
 from instrumenter.find.sites import Form, FoundSites, Site
+from instrumenter.find.tail_calls import TailCalls, tail_calls
 from instrumenter.spec.counter_layout import ALLOCATORS
 from instrumenter.spec.software_metrics import MetricSpec
 
@@ -64,8 +65,12 @@ class Finder:
         self._function = ""
         self._body = 0
         self._wanted: Wanted = {}
-        self._exits: list[str] = []
+        self._exits: list[str] = []  # metrics that count exits at the return statements
+        self._leaving: list[str] = []  # those that count when the function is left
+        self._tail_callees: set[str] = set()  # the calls that `_leaving` counts before
+        self._tail_calls: TailCalls | None = None
         self._conditions: dict[str, str] = {}  # of instances of templates, by metric
+        self._must_jump = False  # whether the function has to return by a jump to another
         self._constant = False  # whether the compiler may evaluate the function
         self._direct: set[int] = set()  # offsets of names that are called or subscripted where they are
         self._already_counted: set[int] = set()  # offsets of returns whose exits have been added
@@ -146,9 +151,13 @@ class Finder:
                 place = self.lines.place(start if around is None else around.extent.start.offset)
                 site = Site(
                     metric, form, start, end, place, self._function, *probed, name, self._body,
-                    self._conditions.get(metric, ""), self._constant,
+                    self._conditions.get(metric, ""), self._may_be_constant(start), self._must_jump,
                 )  # fmt: skip
                 self.events.sites.append(site)
+
+    def _may_be_constant(self, start: int) -> bool:
+        """Whether the compiler may evaluate the event at ``start`` itself."""
+        return self._constant
 
     def _warn(self, metrics: Sequence[str], cursor: Cursor, what: str) -> None:
         for metric in metrics:
@@ -177,6 +186,7 @@ class Finder:
         self.events.functions.add(function.spelling)
         start, end = body.extent.start.offset, body.extent.end.offset
         self._body = self._after_brace(start)
+        self._must_jump = b"musttail" in self.text[start:end]
         self.events.files.add(self.lines.place(start).file)
         self._wanted = self._events_wanted_in(function.spelling, self.text[start:end])
         if re.search(rb"\b%s\b" % re.escape(function.spelling.encode()), self.text[start:end]):
@@ -189,14 +199,36 @@ class Finder:
         entry = self._metrics_at("entry", "", start)
         if entry:
             self._add(entry, Form.POINT, self._body, self._body)
-        self._exits = self._metrics_at("exit", "", start)
-        if any(event != "entry" for event, _ in self._wanted):
+        self._plan_exits(function.spelling, self._metrics_at("exit", "", start), body)
+        if self._tail_callees or self._exits or any(event not in ("entry", "exit") for event, _ in self._wanted):
             self._walk(body)
         if self._exits:
             statements = list(body.get_children())
             if not statements or statements[-1].kind != CursorKind.RETURN_STMT:
                 at = end - (2 if self.text.startswith(b"%>", end - 2) else 1)
                 self._add(self._exits, Form.POINT, at, at)
+
+    def _plan_exits(self, name: str, metrics: Sequence[str], body: Cursor) -> None:
+        """Choose where metrics count the exits of the function ``name``, and add the sites at its start."""
+        self._exits, self._leaving, self._tail_callees = [], [], set()
+        if not metrics:
+            return
+        if self._must_jump:
+            self._exits = list(metrics)
+            return
+        self._exits = [metric for metric in metrics if self.metrics[metric].add is not None]
+        self._leaving = [metric for metric in metrics if metric not in self._exits]
+        if self._leaving:
+            self._add(self._leaving, Form.LEAVING, self._body, self._body)
+            if self._tail_calls is None:
+                self._tail_calls = TailCalls(self._bodies(), self.text)
+            self._tail_callees = self._tail_calls.back_to(name)
+
+    def _bodies(self) -> Iterator[tuple[str, Cursor]]:
+        """The functions of the source by name, with their bodies."""
+        for cursor in self.root.get_children():
+            if cursor.kind == CursorKind.FUNCTION_DECL and cursor.is_definition():
+                yield cursor.spelling, next(c for c in cursor.get_children() if c.kind == CursorKind.COMPOUND_STMT)
 
     def _refuse(self, cursor: Cursor, reason: str) -> None:
         place = self.lines.place(cursor.extent.start.offset)
@@ -234,7 +266,12 @@ class Finder:
         elif kind in _LOOPS and not _repeats_nothing(cursor, self.text):
             children = list(cursor.get_children())
             body = children[0] if kind == CursorKind.DO_STMT else children[-1]
-            self._add_statement(body, self._metrics_at("loop", "", cursor.extent.start.offset), cursor)
+            wanted = self._metrics_at("loop", "", cursor.extent.start.offset)
+            self._add_statement(body, wanted, cursor)
+            if wanted and _has_case_of_outer_switch(body):
+                self._warn(
+                    wanted, cursor, "a `case` leads into this loop; an iteration that begins there is not counted"
+                )
         elif kind == CursorKind.IF_STMT:
             wanted = self._metrics_at("branch", "", cursor.extent.start.offset)
             if wanted:
@@ -244,6 +281,11 @@ class Finder:
         elif kind == CursorKind.RETURN_STMT:
             if cursor.extent.start.offset not in self._already_counted:
                 self._add_statement(cursor, self._exits)
+            if self._tail_callees:
+                for call in tail_calls(cursor):
+                    if call.spelling in self._tail_callees:
+                        extent = call.extent
+                        self._add(self._leaving, Form.TAIL_CALL, extent.start.offset, extent.end.offset)
         elif kind == CursorKind.UNEXPOSED_STMT:
             self._visit_attributed(cursor)
 
@@ -426,6 +468,18 @@ class Finder:
             return start if self.text[start : start + 1] in (b"+", b"-") else int(cursor.extent.end.offset) - 2
         gap = _BEFORE_ASSIGNMENT.match(self.text, operand.extent.end.offset)
         return gap.end() if gap else start
+
+
+def _has_case_of_outer_switch(body: Cursor) -> bool:
+    """Whether a loop is entered in its middle, as Duff's device is."""
+    waiting = [body]
+    while waiting:
+        cursor = waiting.pop()
+        if cursor.kind in (CursorKind.CASE_STMT, CursorKind.DEFAULT_STMT):
+            return True
+        if cursor.kind != CursorKind.SWITCH_STMT:
+            waiting += [child for child in cursor.get_children() if child.kind.is_statement()]
+    return False
 
 
 def _repeats_nothing(loop: Cursor, text: bytes) -> bool:

@@ -1,7 +1,7 @@
 """Checks the C expressions that metrics add, at the places where they were inserted.
 
-An expression that does not compile there, or that changes the program, is reported as an error of the metric, not of
-the program.
+An expression that does not compile there, that changes the program, or that is not a whole number is reported as an
+error of the metric, not of the program.
 """
 
 from __future__ import annotations
@@ -9,18 +9,28 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from clang.cindex import Cursor, CursorKind, Diagnostic
+from clang.cindex import Cursor, CursorKind, Diagnostic, TypeKind
 
 from instrumenter.errors import SpecError
 from instrumenter.find import clang
 from instrumenter.find.line_markers import LineMap
-from instrumenter.spec.counter_layout import LOCAL, SYMBOL
+from instrumenter.spec.counter_layout import CONVERSION, LOCAL, SYMBOL
 from instrumenter.spec.software_metrics import MetricSpec
+from instrumenter.tokens import closing_parenthesis
 
 _UNDECLARED = re.compile(r"use of undeclared identifier '(\w+)'")
 _ADDITION = re.compile(
-    rb"(?:%s\[(\d+)\](?:\.value)?|%s(\d+)) \+= \(unsigned long long\)\(" % (SYMBOL.encode(), LOCAL.encode())
+    rb"(?:%s\[(\d+)\](?:\.value)?|%s(\d+))(?: \+?=|,) %s"
+    % (SYMBOL.encode(), LOCAL.encode(), re.escape(CONVERSION).encode())
 )
+_WHOLE = (
+    "; counters add whole numbers, and would cut off its fraction at each event: write '(long long)(1000 * ({0}))' to "
+    "add up thousandths, or '(long long)({0})' to cut it off"
+)
+_FLOATING = (
+    TypeKind.HALF, TypeKind.FLOAT, TypeKind.DOUBLE, TypeKind.LONGDOUBLE, TypeKind.FLOAT128, TypeKind.IBM128,
+    TypeKind.COMPLEX,
+)  # fmt: skip
 
 
 def check_expressions(
@@ -33,25 +43,26 @@ def check_expressions(
     *,
     cplusplus: bool = False,
 ) -> None:
-    """Raise `SpecError` for an ``add`` expression that is not valid C at its place, or has side effects.
+    """Raise `SpecError` for an ``add`` expression that is not valid C at its place, is no whole number, or has side
+    effects.
 
     ``metrics``: in the order of their counters; ``functions``: those that contain such expressions.
     """
     names = list(metrics)
     lines = LineMap(rewritten, name)
     spans = [
-        (match.end(), _closing(rewritten, match.end()), names[int(match[1] or match[2])])
+        (match.end(), closing_parenthesis(rewritten, match.end() - 1), names[int(match[1] or match[2])])
         for match in _ADDITION.finditer(rewritten)
     ]
 
-    def complain(offset: int, problem: str) -> None:
+    def complain(offset: int, problem: str, advice: str = "") -> None:
         """Raise `SpecError` if an inserted expression is at ``offset``."""
         for start, end, metric in spans:
             if start <= offset <= end:
                 raise SpecError(
                     f"metric '{metric}': the expression to add, '{metrics[metric].add}', {problem} "
                     f"where the event happens, {lines.place(offset)}"
-                    f"{_instead(root, problem, metrics[metric])}",
+                    f"{_instead(root, problem, metrics[metric])}{advice.format(metrics[metric].add)}",
                     metric,
                 )
 
@@ -64,14 +75,24 @@ def check_expressions(
     for diagnostic in diagnostics:
         if diagnostic.severity >= Diagnostic.Error:
             complain(diagnostic.location.offset, f"is not valid ({diagnostic.spelling})")
+    ends = {end + 1 for _, end, _ in spans}
     for function in root.get_children():
         around = min((end for start, end, _ in spans if start >= function.extent.start.offset), default=-1)
-        if cplusplus and not 0 <= around <= function.extent.end.offset:
+        known = function.extent.start.file is not None  # not of a function whose parameters make it a template
+        if cplusplus and known and not 0 <= around <= function.extent.end.offset:
             continue
         if cplusplus or (function.kind == CursorKind.FUNCTION_DECL and function.spelling in functions):
             for cursor in function.walk_preorder():
                 if _changes(cursor):
                     complain(cursor.extent.start.offset, "changes the program (it assigns)")
+                elif cursor.kind == CursorKind.CSTYLE_CAST_EXPR and cursor.extent.end.offset in ends:
+                    value = cursor
+                    while value.kind != CursorKind.PAREN_EXPR:  # libclang shows implicit conversions in C++
+                        *_, value = value.get_children()
+                    if value.type.get_canonical().kind in _FLOATING:
+                        complain(
+                            cursor.extent.end.offset - 1, f"is a floating-point number ({value.type.spelling})", _WHOLE
+                        )
 
 
 def _instead(root: Cursor, problem: str, spec: MetricSpec) -> str:
@@ -93,14 +114,3 @@ def _instead(root: Cursor, problem: str, spec: MetricSpec) -> str:
 
 def _changes(cursor: Cursor) -> bool:
     return clang.is_assignment(cursor) or clang.is_increment(cursor)
-
-
-def _closing(text: bytes, start: int) -> int:
-    """The offset of the parenthesis that closes the one before ``start``."""
-    depth, position = 1, start
-    for match in re.compile(rb'[()]|"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'').finditer(text, start):
-        depth += {b"(": 1, b")": -1}.get(match[0], 0)
-        position = match.start()
-        if depth == 0:
-            break
-    return position

@@ -254,6 +254,11 @@ class ProbeFinder:
 
     def _first_instruction(self, metric: str, source: _Source, site: Site) -> list[int]:
         """The first instruction of a site's probed text, as a list; empty if it has no code and never runs."""
+        if not site.function:
+            raise ProbeError(
+                f"{site.place}: metric '{metric}': the event is in an initialiser outside of functions, or in a "
+                "default of a parameter, whose code is in other functions"
+            )
         self._check_one_body(metric, source, site.function)
         if site.probed_end <= site.probed_start:
             raise ProbeError(f"{site.place}: metric '{metric}': the event has no code of its own here")

@@ -23,7 +23,8 @@ class Form(Enum):
     POINT = "at offset start, between statements"
     CONDITION = "when the condition [start, end) is true"
     SHORT_CONDITION = "when the operand [start, end) of `?:` without a middle is true"
-    LEAVING = "when the block that begins before offset start is left, by an exception, too"
+    LEAVING = "when the function whose body begins before offset start is left, in C++ by an exception, too"
+    TAIL_CALL = "before the call [start, end), after which the function has only to return: in the place of LEAVING"
     CALLEE = "in a function that stands in for the callee [start, end)"
 
 
@@ -35,7 +36,8 @@ class Site:
     put, the text whose machine code runs exactly once per event; both equal: unknown. ``name``: the allocator, for
     `Form.CALLEE`; ``body``: where declarations may begin in the body of the function, -1 where there is none.
     ``condition``: a C++ condition for one instance of a template; ``constant``: the compiler may evaluate the function,
-    which does not count. ``function`` is a key of `FoundSites.bodies` in C++.
+    which does not count. ``shared``: it counts in the counter itself, for the function cannot hold a local one that is
+    added when it is left. ``function`` is a key of `FoundSites.bodies` in C++.
     """
 
     metric: str
@@ -50,6 +52,7 @@ class Site:
     body: int = 0
     condition: str = ""
     constant: bool = False
+    shared: bool = False
 
 
 @dataclass

@@ -3,18 +3,19 @@
 All other text stays unchanged, line markers included: insertions contain no line break, but for one line before the
 text. Expressions become ``(count, expression)``, statements ``{count; statement}``, conditions
 ``((condition) ? (count, 1) : 0)``: the program's values, evaluation order and lines do not change. A count comes
-before its event: before the arguments of a call, the right-hand side of a write, the value of a return.
-longjmp leaves functions without passing their exits.
+before its event: before the arguments of a call, the right-hand side of a write.
 
-In C++, exits are counted by a variable at the start of the function whose cleanup counts: the value of a return and
-the destructors of local variables come before it, and leaving by an exception counts, too.
+Exits are counted by a variable at the start of the function whose cleanup counts: the value of a return and the
+destructors of local variables come before it. longjmp leaves functions without that; leaving by an exception counts.
+Where a function returns by a call that may get back to it, it counts before that call and clears the variable, so that
+optimised code can still jump there. An expression to add is evaluated before the value of the return.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 
 from instrumenter.errors import SpecError
@@ -65,23 +66,27 @@ def rewrite(
     if not events.sites:
         return Rewritten(preprocessed, events)
     edits = Edits()
-    for body, metric in dict.fromkeys((site.body, site.metric) for site in events.sites if site.metric in layout.local):
+    at_bodies = [(site.body, site.metric) for site in events.sites if site.form is not Form.LEAVING and not site.shared]
+    for body, metric in dict.fromkeys(place for place in at_bodies if place[1] in layout.local):
         if body < 0:
             raise SpecError(
-                f"metric '{metric}': a counter with `local: true` cannot count what a constructor does before its body",
+                f"metric '{metric}': a counter with `local: true` cannot count what a constructor does before its "
+                "body, or what initialisers do outside of functions",
                 metric,
             )
         edits.insert(body, layout.local_declaration(metric))
-    leaving: list[tuple[str, ...]] = []
+    leaving = _Leaving(edits, layout)
     stand_ins: dict[tuple[str, tuple[str, ...]], str] = {}
     for (form, start, end), group in groupby(_together(events.sites), key=_where):
         sites = list(group)
         if form is Form.LEAVING:
             for _, same in groupby(sites, key=lambda site: site.condition):
-                _count_leaving(edits, list(same), layout, leaving)
+                leaving.declare(list(same), "true" if cplusplus else "1")
+        elif form is Form.TAIL_CALL:
+            leaving.count_before(sites)
         else:
             _edit(edits, form, start, end, sites, metrics, layout, stand_ins, cplusplus)
-    head = [layout.declaration(cplusplus=cplusplus, leaving=leaving)]
+    head = [layout.declaration(cplusplus=cplusplus, leaving=leaving.counts)]
     for (allocator, counted), stand_in in stand_ins.items():
         head.append(allocator_stand_in(stand_in, allocator, layout, counted))
     changed = edits.apply(text)
@@ -145,7 +150,7 @@ def _count(site: Site, metrics: Mapping[str, MetricSpec], layout: CounterLayout,
 
     In C++ it is void, so that no comma operator of the program applies to it.
     """
-    count = layout.bump(site.metric, metrics[site.metric].add)
+    count = (layout.bump_shared if site.shared else layout.bump)(site.metric, metrics[site.metric].add)
     if not cplusplus:
         return count
     condition = _condition(site)
@@ -159,14 +164,36 @@ def _condition(site: Site) -> str:
     return " && ".join(conditions)
 
 
-def _count_leaving(edits: Edits, sites: Sequence[Site], layout: CounterLayout, leaving: list[tuple[str, ...]]) -> None:
-    """Add the variable whose cleanup counts when the function is left, by return or by exception."""
-    counts = tuple(layout.bump_shared(site.metric) for site in sites)
-    if counts not in leaving:
-        leaving.append(counts)
-    number = leaving.index(counts)
-    edits.insert(
-        sites[0].start,
-        f" unsigned char __measure_leaving{number} __attribute__((cleanup(__measure_left{number}), unused)) = "
-        f"({_condition(sites[0]) or 'true'});",
-    )
+@dataclass
+class _Leaving:
+    """Writes the variables whose cleanups count when functions are left, by return or by exception.
+
+    ``counts``: what is counted together, by the number of the cleanup.
+    """
+
+    edits: Edits
+    layout: CounterLayout
+    counts: list[tuple[str, ...]] = field(default_factory=list)
+    _numbers: dict[tuple[int, str], int] = field(default_factory=dict)  # by body and metric
+
+    def declare(self, sites: Sequence[Site], always: str) -> None:
+        """Add the variable of one function for sites with one condition, which is ``always`` where they have none."""
+        counts = tuple(self.layout.bump_shared(site.metric, None) for site in sites)
+        if counts not in self.counts:
+            self.counts.append(counts)
+        number = self.counts.index(counts)
+        self._numbers.update({(site.body, site.metric): number for site in sites})
+        self.edits.insert(
+            sites[0].start,
+            f" unsigned char __measure_leaving{number} __attribute__((cleanup(__measure_left{number}), unused)) = "
+            f"({_condition(sites[0]) or always});",
+        )
+
+    def count_before(self, sites: Sequence[Site]) -> None:
+        """Count before a call by which the function returns, and not again when it is left."""
+        early = "".join(
+            f"__measure_leaving{number} ? __measure_left{number}(&__measure_leaving{number}), "
+            f"(void)(__measure_leaving{number} = 0) : (void)0, "
+            for number in dict.fromkeys(self._numbers[site.body, site.metric] for site in sites)
+        )
+        self.edits.wrap(sites[0].start, sites[0].end, f"({early}", ")")

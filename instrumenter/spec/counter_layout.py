@@ -10,6 +10,8 @@ SYMBOL = "__measure_counters"
 COUNTDOWN = "__measure_countdowns"
 LOCAL = "__measure_local"
 CACHE_LINE_BYTES = 64
+CONVERSION = "(unsigned long long)(long long)("
+"""What stands before an expression to add. A negative floating-point number has no value as an unsigned one."""
 Placement = Literal["packed", "cache_line"]
 
 
@@ -30,6 +32,10 @@ class CounterForm(Protocol):
     def sampled(self) -> int | None: ...
     @property
     def local(self) -> bool: ...
+    @property
+    def event(self) -> str: ...
+    @property
+    def add(self) -> str | None: ...
 
 
 @dataclass(frozen=True)
@@ -39,9 +45,10 @@ class CounterLayout:
     ``volatile`` keeps each increment where its event is: without it the optimiser moves increments out of loops
     and an interval sampler sees them all at the loop's end. ``unread``: metrics that the sampler in the guest does
     not read, the last ones; ``sampled``: metrics that add N at every Nth event, with N; ``local``: metrics that count
-    in a local variable first. ``atomic``: add by atomic operations, for programs that start threads: a thread that
-    loses the processor between the load and the store of a plain increment writes an old count back later, and takes
-    with it what all other threads counted meanwhile.
+    in a local variable first; ``leaving``: those of them that add up an expression when a function is left, of which
+    the last value before that counts. ``atomic``: add by atomic operations, for programs that start threads: a thread
+    that loses the processor between the load and the store of a plain increment writes an old count back later, and
+    takes with it what all other threads counted meanwhile.
     """
 
     metrics: tuple[str, ...]
@@ -51,6 +58,7 @@ class CounterLayout:
     sampled: tuple[tuple[str, int], ...] = ()
     local: tuple[str, ...] = ()
     atomic: bool = False
+    leaving: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -58,10 +66,11 @@ class CounterLayout:
     ) -> CounterLayout:
         """The layout of the counters of ``specs``, by name; those that the machine reads itself come last."""
         unread = tuple(name for name, spec in specs.items() if spec.method == "probe")
+        leaving = tuple(name for name, spec in specs.items() if spec.event == "exit" and spec.add is not None)
         return cls(
             (*(name for name in specs if name not in unread), *unread), placement, volatile, unread,
             tuple((name, spec.sampled) for name, spec in specs.items() if spec.sampled),
-            tuple(name for name, spec in specs.items() if spec.local), atomic,
+            tuple(name for name, spec in specs.items() if spec.local or name in leaving), atomic, leaving,
         )  # fmt: skip
 
     @property
@@ -79,7 +88,9 @@ class CounterLayout:
 
     def bump(self, metric: str, add: str | None) -> str:
         """The C expression that counts one event."""
-        amount = "1" if add is None else f"(unsigned long long)({add})"
+        amount = "1" if add is None else f"{CONVERSION}{add})"
+        if metric in self.leaving:
+            return f"{self._local(metric)} = {amount}"
         if metric in self.local:
             return _addition(self._local(metric), amount)
         period = dict(self.sampled).get(metric)
@@ -91,9 +102,9 @@ class CounterLayout:
             return f"({_atomic_addition(left, '1')} % {period} == {period - 1} ? {count} : (void)0)"
         return f"(--{left} == 0 ? ((void)({left} = {period}), {count}) : (void)0)"
 
-    def bump_shared(self, metric: str) -> str:
-        """The expression that counts one event outside of the function, where its local counters are unknown."""
-        return replace(self, local=()).bump(metric, None)
+    def bump_shared(self, metric: str, add: str | None) -> str:
+        """The expression that counts one event in the counter itself, where there is no local one."""
+        return replace(self, local=(), leaving=()).bump(metric, add)
 
     def shared_addition(self, metric: str, amount: str) -> str:
         """The C expression that adds ``amount`` to the counter itself."""
@@ -118,7 +129,7 @@ class CounterLayout:
     def declaration(self, *, cplusplus: bool = False, leaving: Sequence[Sequence[str]] = ()) -> str:
         """The declarations to put before the user's code, on one line.
 
-        ``leaving``: metrics that count together when a block is left, see `leaving_variable`.
+        ``leaving``: the counts that are made together when a function is left.
         """
         parts = [f"extern {self._type()} {SYMBOL}[{len(self.metrics)}];"]
         if self.sampled:
@@ -156,12 +167,15 @@ class CounterLayout:
         return text
 
 
+_RELAXED = 0  # __ATOMIC_RELAXED, by its value: the analysis of C++ knows no macros
+
+
 def _addition(lvalue: str, amount: str) -> str:
     return f"{lvalue}++" if amount == "1" else f"{lvalue} += {amount}"
 
 
 def _atomic_addition(lvalue: str, amount: str) -> str:
-    return f"__atomic_fetch_add(&{lvalue}, {amount}, __ATOMIC_RELAXED)"
+    return f"__atomic_fetch_add(&{lvalue}, {amount}, {_RELAXED})"
 
 
 ALLOCATORS: dict[str, tuple[str, str, str, str]] = {

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from clang import cindex
-from clang.cindex import Cursor, CursorKind
+from clang.cindex import Cursor, CursorKind, TemplateArgumentKind
 
 from common.listed_names import listed
 from instrumenter.errors import SpecError
@@ -206,16 +206,32 @@ def instance_condition(metric: str, wanted: WantedName, function: Cursor) -> str
     return " && ".join(conditions)
 
 
+def _own_arguments(specialisation: Cursor) -> list[set[str]]:
+    """The template arguments of a specialisation, defaults included, each by the names that it may be given."""
+    display = str(specialisation.displayname)
+    written = split_arguments(display[display.find("<") + 1 : display.rfind(">")]) if "<" in display else ()
+    own = [{_plain(one)} for one in written]
+    for number in range(max(specialisation.get_num_template_arguments(), 0)):
+        if specialisation.get_template_argument_kind(number) == TemplateArgumentKind.TYPE:
+            kind = specialisation.get_template_argument_type(number)
+            names = {_plain(kind.spelling), _plain(kind.get_canonical().spelling)}
+        else:
+            names = {str(specialisation.get_template_argument_value(number))}
+        own[number:] = [(own[number] if number < len(own) else set()) | names, *own[number + 1 :]]
+    return own
+
+
 def _part_condition(
     metric: str, wanted: WantedName, part: Part, declared: Cursor, function: Cursor
 ) -> list[str] | None:
     assert part.arguments is not None
     if declared.kind not in (*_TEMPLATES, CursorKind.FUNCTION_TEMPLATE):
-        # A specialisation has its arguments in its display name.
-        display = str(declared.displayname)
-        inside = display[display.find("<") + 1 : display.rfind(">")] if "<" in display else ""
-        own = [_plain(one) for one in split_arguments(inside)]
-        return [] if own == [_plain(one) for one in part.arguments] else None
+        own = _own_arguments(declared)
+        given = [_plain(one) for one in part.arguments]
+        matches = (
+            bool(own) and len(given) <= len(own) and all(one in names for one, names in zip(given, own, strict=False))
+        )
+        return [] if matches else None
     if declared.kind == CursorKind.CLASS_TEMPLATE_PARTIAL_SPECIALIZATION:
         raise SpecError(
             f"metric '{metric}': '{wanted.text}': one instance of a partial specialisation cannot be told apart; "

@@ -9,6 +9,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator, model_validator
 
 from instrumenter.spec.counter_layout import Placement
+from instrumenter.tokens import tokens
 
 Event = Literal["call", "entry", "exit", "write", "loop", "branch", "alloc", "alloc_bytes"]
 
@@ -80,8 +81,9 @@ class MetricSpec(BaseModel):
     add: str | None = Field(
         None,
         coerce_numbers_to_str=True,
-        description="C expression added instead of 1; evaluated where the event happens, before it: for `call` in the "
-        "caller, for `entry` in the function, where its parameters are known. Macros are not known there",
+        description="C expression added instead of 1, a whole number; evaluated where the event happens, before it: "
+        "for `call` in the caller, for `entry` in the function, where its parameters are known. Macros are not known "
+        "there",
     )
 
     method: Literal["counter", "probe", "second_run"] = Field(
@@ -176,12 +178,15 @@ class MetricSpec(BaseModel):
 
 def _problem_with(expression: str) -> str | None:
     """Why a text cannot be put between parentheses as one C expression, "" without a detail; None if it can."""
-    bare = re.sub(r"'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\"", "0", expression)
-    if not bare.strip() or re.search(r"[;{}#\n'\"]|//|/\*", bare):
+    found = list(tokens(expression.encode("utf-8", "surrogateescape"), 0))
+    signs = [token for kind, token, _ in found if kind == "sign"]
+    if not found or "\n" in expression or any(kind == "comment" for kind, _, _ in found):
+        return ""
+    if any(sign in b";{}#'\"" for sign in signs):
         return ""
     depth = 0
-    for bracket in re.findall(r"[()\[\]]", bare):
-        depth += 1 if bracket in "([" else -1
+    for sign in signs:
+        depth += (sign in b"([") - (sign in b")]")
         if depth < 0:
             break
     return ": its parentheses do not match" if depth else None

@@ -30,6 +30,7 @@ from emulator.timing.machine_config import MachineConfig
 from emulator.timing.machine_file import parse_machine
 from instrumenter.errors import InstrumenterError
 from instrumenter.sampler_format import TRACE_PATH, read_sampler_trace
+from instrumenter.spec.counter_layout import SYMBOL
 from measure.errors import FewRecordsError, RunError, ended_with, wanted_status
 from measure.perturbation.analysis_types import FEWEST_RECORDS
 from measure.run_types import Run, RunSpec, Trace
@@ -243,6 +244,14 @@ def _sample(
     return sample_ideal(machine, pmu, spec.interval, spec.interval_unit, addresses, phase, between)
 
 
+_OVERFLOWED = "has overflowed"  # in the emulator's words, `emulator.execution.faults`
+_BY_A_COUNTER = (
+    ". This program has counters: those of event `exit`, and those with `local: true`, count after a call by which a "
+    "function returns, which then needs stack. If the program recurses deeply by such calls, count its entries "
+    "instead, without `local:`, or compile it with -O2"
+)
+
+
 def check_ending(machine: Machine, files: VirtualFiles, expected: int) -> None:
     """Raises `RunError` when the program ended with another exit status than ``expected``, which is 128 + N for an end
     by signal N."""
@@ -252,6 +261,8 @@ def check_ending(machine: Machine, files: VirtualFiles, expected: int) -> None:
         return
     if ending.message is not None:
         what, newline, where = ending.message.partition("\n")
+        if _OVERFLOWED in what and machine.image.find_symbol(SYMBOL) is not None:
+            what += _BY_A_COUNTER
         raise RunError(f"{what}{wanted_status(expected)}{_last_words(files)}{newline}{where}")
     told = f"the program {ended_with(ending.status, expected)}{explanation(files)}"
     raise RunError(told, program_status=ending.status)

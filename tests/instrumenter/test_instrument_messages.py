@@ -70,6 +70,10 @@ def instrument(text: str, **metrics: dict[str, Any]) -> Generated:
         ({"event": "exit", "function": "search", "add": "count++"},
          "metric 'm': the expression to add, 'count++', changes the program (it assigns) where the event happens, "
          "src/game.c:9"),
+        ({"event": "entry", "function": "search", "add": "0.5f * depth"},
+         "metric 'm': the expression to add, '0.5f * depth', is a floating-point number (float) where the event "
+         "happens, src/game.c:5; counters add whole numbers, and would cut off its fraction at each event: write "
+         "'(long long)(1000 * (0.5f * depth))' to add up thousandths, or '(long long)(0.5f * depth)' to cut it off"),
         ({"event": "entry", "function": "search", "add": "depth = 1"},
          "metric 'm': the expression to add, 'depth = 1', changes the program (it assigns) where the event "
          "happens, src/game.c:5"),
@@ -160,6 +164,29 @@ def test_warnings_of_what_is_not_counted() -> None:
         "src/game.c:13: metric 'calls': the address of 'search' is taken here; calls through it are not counted",
         "src/game.c:14: metric 'plain': the address of 'global' is taken here; writes through it are not counted",
         "src/game.c:15: metric 'whole': 'items' becomes a pointer here; writes through it are not counted",
+    )
+
+
+def test_a_loop_that_a_case_leads_into() -> None:
+    """Duff's device: its first turn begins behind the counter."""
+    text = """\
+static void copy(char *to, const char *from, int n)
+{
+    int turns = (n + 3) / 4;
+    switch (n % 4) {
+    case 0: do { *to++ = *from++;
+    case 3: *to++ = *from++;
+    default: *to++ = *from++;
+        } while (--turns > 0);
+    }
+    for (int i = 0; i < n; i++) switch (to[i]) { case 1: to[i] = 2; }
+}
+int main(void) { char to[9]; copy(to, "12345678", 7); return to[0] != '1'; }
+"""
+    generated = instrument(text, turns={"event": "loop", "function": "copy"})
+    assert generated.sites == {"turns": 2}
+    assert generated.warnings == (
+        "src/game.c:5: metric 'turns': a `case` leads into this loop; an iteration that begins there is not counted",
     )
 
 

@@ -139,4 +139,4 @@ def test_a_program_without_threads_has_plain_increments() -> None:
     specs = specs_of({"turns": TURNS})
     assert CounterLayout.of(specs, "packed", True).bump("turns", None) == "__measure_counters[0]++"
     atomic = CounterLayout.of(specs, "packed", True, True)
-    assert atomic.bump("turns", None) == "__atomic_fetch_add(&__measure_counters[0], 1, __ATOMIC_RELAXED)"
+    assert atomic.bump("turns", None) == "__atomic_fetch_add(&__measure_counters[0], 1, 0)"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from clang import cindex
@@ -18,6 +17,8 @@ from clang.cindex import Cursor, CursorKind, StorageClass
 from instrumenter.errors import SpecError
 from instrumenter.find import clang
 from instrumenter.find.cplusplus import parse as cplusplus_parse
+from instrumenter.find.cplusplus.declarations import Declarations, Function
+from instrumenter.find.cplusplus.references import ASSIGNING, is_writable_reference, referred_to
 from instrumenter.find.evaluation import evaluated, text_of
 from instrumenter.find.events import Finder, Wanted
 from instrumenter.find.sites import LIBRARY_ALLOCATIONS, Form, FoundSites
@@ -32,25 +33,14 @@ from instrumenter.spec.cplusplus_names import (
     read_name,
 )
 from instrumenter.spec.software_metrics import MetricSpec
+from instrumenter.tokens import at_depth_0, closing_parenthesis
 
-_SCOPES = (CursorKind.NAMESPACE, CursorKind.LINKAGE_SPEC, CursorKind.UNEXPOSED_DECL, CursorKind.FRIEND_DECL, *RECORDS)
-_BODIES = (CursorKind.COMPOUND_STMT, CursorKind.CXX_TRY_STMT, CursorKind.UNEXPOSED_STMT)  # the last: of a coroutine
-_ASSIGNING = re.compile(r"operator(?:[-+*/%&|^]|<<|>>)?=|operator(?:\+\+|--)")
+_LOCAL_DECLARATIONS = (CursorKind.VAR_DECL, CursorKind.UNEXPOSED_DECL)
 _UNEVALUATED = re.compile(rb"(noexcept|requires|__builtin_(offsetof|constant_p))\b")
 _CONTAINERS = b'/__memory/allocator.h"'  # in a line marker: the header by which containers and strings allocate
+_WORDS = re.compile(rb"[\w$\x80-\xff]+")
+_ALLOCATING = {*ALLOCATORS, "new"}
 _PLACEMENT = re.compile(rb"(?:::\s*)?new\s*\(")
-
-
-@dataclass(frozen=True)
-class Function:
-    """A function with a body: its name's parts, and whether the compiler may or must evaluate it."""
-
-    cursor: Cursor
-    body: Cursor
-    parts: tuple[str, ...]
-    constant: bool
-    immediate: bool
-    key: str
 
 
 class CplusplusFinder(Finder):
@@ -61,12 +51,12 @@ class CplusplusFinder(Finder):
     ) -> None:
         super().__init__(text, name, metrics, target, flags)
         self._system = cplusplus_parse.SystemText(text)
-        self._found: list[Function] = []
-        self._declared: dict[tuple[str, ...], Cursor] = {}
-        self._variables: set[tuple[str, ...]] = set()
+        self._source = Declarations(self.root, text, self.lines, self._system, self.events)
         self._names: dict[tuple[str, str], WantedName] = {}
         self._meant: dict[tuple[str, str], set[tuple[str, ...]]] = {}
         self._reached: dict[str, set[tuple[str, ...]]] = {}  # of callees in headers of the system, by metric
+        self._returns_reference = False
+        self._evaluated_first: list[tuple[int, int]] = []  # initialisers of constants and static variables
         self._callee_matches: dict[tuple[str, Any], bool] = {}
         for metric, spec in metrics.items():
             for key in ("function", "callee", "variable", "field"):
@@ -79,10 +69,11 @@ class CplusplusFinder(Finder):
 
     def find(self) -> FoundSites:
         """Collect the functions of the source, find what metrics mean by their names, and visit every body."""
-        self._collect(self.root)
         self._choose()
-        for function in self._found:
+        for function in self._source.functions:
             self._visit_cplusplus(function)
+        for declaration in self._source.outside:
+            self._visit_outside(declaration)
         self._warn_of_library_allocations()
         for metric, reached in self._reached.items():
             choose_names(metric, self._names[metric, "callee"], reached)
@@ -100,83 +91,21 @@ class CplusplusFinder(Finder):
             counting = [metric for metric, spec in self.metrics.items() if spec.event in ("alloc", "alloc_bytes")]
             self.events.warnings += [f"metric '{metric}': {LIBRARY_ALLOCATIONS}" for metric in counting]
 
-    # --- functions and names
-    def _collect(self, scope: Cursor) -> None:
-        for cursor in scope.get_children():
-            start = cursor.extent.start
-            if start.file is None or not start.file.name.endswith(".ii") or self._system.contains(start.offset):
-                continue
-            kind = cursor.kind
-            if kind in FUNCTIONS:
-                self._collect_function(cursor)
-            elif kind in _SCOPES:
-                self._collect(cursor)
-            elif kind == CursorKind.VAR_DECL:
-                self._variables.add(qualified_parts(cursor))
-                self.events.variables.add("::".join(qualified_parts(cursor)))
-                self._collect_inner(cursor, qualified_parts(cursor))
-            elif kind == CursorKind.FIELD_DECL:
-                self.events.fields.add("::".join(qualified_parts(cursor)))
-                self._collect_inner(cursor, qualified_parts(cursor))
-
-    def _collect_function(self, cursor: Cursor) -> None:
-        parts = qualified_parts(cursor)
-        self._declared[parts] = cursor
-        self.events.callees.add("::".join(parts))
-        body = next((c for c in cursor.get_children() if c.kind in _BODIES), None)
-        if body is not None and cursor.is_definition() and self._is_written(body):
-            self._add_function(cursor, body, parts, lambda_=False)
-            self._collect_inner(cursor, parts)
-
-    def _is_written(self, body: Cursor) -> bool:
-        """Whether a body is in the text; that of a function ``= default`` is the compiler's, and has no braces."""
-        return body.kind == CursorKind.CXX_TRY_STMT or self.text.startswith((b"{", b"<%"), body.extent.start.offset)
-
-    def _add_function(self, cursor: Cursor, body: Cursor, parts: tuple[str, ...], *, lambda_: bool) -> None:
-        whole = body
-        if body.kind == CursorKind.CXX_TRY_STMT:
-            body = next(body.get_children())
-        head = self.text[cursor.extent.start.offset : whole.extent.start.offset]
-        place = self.lines.place(cursor.location.offset)
-        name = "operator()" if lambda_ else parts[-1]
-        function = Function(
-            cursor, body, parts, lambda_ or re.search(rb"\bconstexpr\b", head) is not None,
-            re.search(rb"\bconsteval\b", head) is not None, f"{place}:{name}",
-        )  # fmt: skip
-        self._found.append(function)
-        self.events.functions.add("::".join(parts))
-        self.events.files.add(self.lines.place(body.extent.start.offset).file)
-
-    def _collect_inner(self, outer: Cursor, parts: tuple[str, ...]) -> None:
-        """Collect the lambdas and local classes inside of a declaration."""
-        stack = list(outer.get_children())
-        while stack:
-            cursor = stack.pop()
-            if cursor.kind == CursorKind.LAMBDA_EXPR:
-                body = next((c for c in cursor.get_children() if c.kind in _BODIES), None)
-                if body is not None:
-                    own = (*parts, f"lambda@{self.lines.place(cursor.extent.start.offset).line}")
-                    self._add_function(cursor, body, own, lambda_=True)
-                    self._collect_inner(cursor, own)
-            elif cursor.kind in RECORDS:
-                self._collect(cursor)
-            else:
-                stack.extend(cursor.get_children())
-
+    # --- names
     def _choose(self) -> None:
         """Find which functions and variables the metrics mean. Raises `SpecError`."""
-        files = [self.lines.place(function.body.extent.start.offset).file for function in self._found]
-        with_body = {function.parts for function in self._found}
+        files = [self.lines.place(function.body.extent.start.offset).file for function in self._source.functions]
+        with_body = {function.parts for function in self._source.functions}
         for (metric, key), wanted in self._names.items():
             if key == "function":
-                spec, found = self.metrics[metric], zip(self._found, files, strict=True)
+                spec, found = self.metrics[metric], zip(self._source.functions, files, strict=True)
                 there = {function.parts for function, file in found if self._is_in(spec, file)}
                 self._meant[metric, key] = choose_names(metric, wanted, there)
             elif key == "callee":
-                self._meant[metric, key] = choose_names(metric, wanted, {*self._declared, *with_body})
+                self._meant[metric, key] = choose_names(metric, wanted, {*self._source.declared, *with_body})
                 self._refuse_constructor(metric, wanted)
             elif key == "variable":
-                self._meant[metric, key] = choose_names(metric, wanted, self._variables)
+                self._meant[metric, key] = choose_names(metric, wanted, self._source.variables)
 
     def _refuse_constructor(self, metric: str, wanted: WantedName) -> None:
         for parts in self._meant[metric, "callee"] or {tuple(part.name for part in wanted.parts)}:
@@ -193,7 +122,10 @@ class CplusplusFinder(Finder):
         start, end = function.body.extent.start.offset, function.body.extent.end.offset
         self._function, self._constant = function.key, function.constant
         self._body = self._after_brace(start)
+        self._must_jump = b"musttail" in self.text[start:end]
         self._conditions = {}
+        self._evaluated_first.clear()
+        self._returns_reference = is_writable_reference(function.cursor.result_type)
         self._wanted = self._wanted_in(function)
         if any(function.parts[-1] == word.decode("utf-8", "replace")
                for word in re.findall(rb"[\w$]+", self.text[start:end])):  # fmt: skip
@@ -205,23 +137,30 @@ class CplusplusFinder(Finder):
             self._refuse(function.cursor, f"'{shown}' is consteval: it never runs, the compiler evaluates it")
         if function.body.kind == CursorKind.UNEXPOSED_STMT:
             self._refuse(function.cursor, f"'{shown}' is a coroutine: coroutines are not instrumented")
-        self._exits = []
         self._add(self._metrics_at("entry", "", start), Form.POINT, self._body, self._body)
         leaving = self._metrics_at("exit", "", start)
         for metric in leaving:
             if self.metrics[metric].add is not None:
                 raise SpecError(f"metric '{metric}': `add:` is not possible with event `exit` in C++", metric)
-        self._add(leaving, Form.LEAVING, self._body, self._body)
-        if any(event not in ("entry", "exit") for event, _ in self._wanted):
+        self._plan_exits(function.parts[-1], leaving, function.body)
+        if self._tail_callees or self._exits or any(event not in ("entry", "exit") for event, _ in self._wanted):
             self._walk(function.body)
             self._visit_initialisers(function)
+
+    def _bodies(self) -> Iterator[tuple[str, Cursor]]:
+        for function in self._source.functions:
+            yield function.parts[-1], function.body
 
     def _visit_initialisers(self, function: Function) -> None:
         """Visit what a constructor evaluates before its body."""
         if function.cursor.kind not in (CursorKind.CONSTRUCTOR, CursorKind.FUNCTION_TEMPLATE):
             return
         self._body = -1
+        member: Cursor | None = None
         for child in function.cursor.get_children():
+            if member is not None and is_writable_reference(member.type):
+                self._warn_of_references([child])
+            member = child.referenced if child.kind == CursorKind.MEMBER_REF else None
             before_body = child.extent.end.offset <= function.body.extent.start.offset
             if (
                 child.kind.is_expression()
@@ -230,10 +169,50 @@ class CplusplusFinder(Finder):
             ):
                 self._walk(child)
 
+    def _visit_outside(self, declared: Cursor) -> None:
+        """Visit the initialiser of a global variable, of a member, or the default of a parameter.
+
+        What of it the compiler evaluates is no event. Of metrics those count here that name no function.
+        """
+        start, end = declared.location.offset, declared.extent.end.offset
+        if declared.kind != CursorKind.VAR_DECL:
+            start = next((at for token, at in at_depth_0(self.text, start, end) if token in (b"=", b"{")), end)
+        words = self._words(start, end)
+        subjects = {"call": "callee", "write": "variable", "alloc": "", "alloc_bytes": ""}
+        self._wanted = {}
+        for metric, spec in self.metrics.items():
+            if spec.function is None and spec.event in subjects:
+                key = "field" if spec.field is not None else subjects[spec.event]
+                if self._is_mentioned(self._names[metric, key], words) if key else words & _ALLOCATING:
+                    kind = spec.event + (" field" if key == "field" else "")
+                    self._wanted.setdefault((kind, metric if key else ""), []).append(metric)
+        if not self._wanted:
+            return
+        self._function, self._body, self._constant, self._must_jump = "", -1, True, False
+        self._conditions, self._returns_reference, self._tail_callees = {}, False, set()
+        if declared.kind == CursorKind.VAR_DECL:
+            self._walk(declared)
+            return
+        if declared.is_bitfield():
+            what = "the initialiser of this bit-field cannot be analysed; what happens in it is not counted"
+            self._warn(
+                [metric for metrics in self._wanted.values() for metric in metrics if start < end], declared, what
+            )
+        for child in declared.get_children():
+            if child.kind.is_expression() and start <= child.extent.start.offset < end:
+                self._walk(child)
+
+    def _words(self, start: int, end: int) -> set[str]:
+        return {word.decode("utf-8", "surrogateescape") for word in _WORDS.findall(self.text, start, end)}
+
+    @staticmethod
+    def _is_mentioned(name: WantedName, words: set[str]) -> bool:
+        last = name.parts[-1].name
+        return last.startswith("operator") or last in words
+
     def _wanted_in(self, function: Function) -> Wanted:
         """The events that metrics count in a function, by kind and by metric where there is a subject."""
-        words = {word.decode("utf-8", "surrogateescape") for word in re.findall(rb"[\w$\x80-\xff]+", self.text[
-            function.cursor.extent.start.offset : function.cursor.extent.end.offset])}  # fmt: skip
+        words = self._words(self._source.start_of(function.cursor), function.body.extent.end.offset)
         wanted: Wanted = {}
         for metric, spec in self.metrics.items():
             if spec.function is not None:
@@ -246,10 +225,8 @@ class CplusplusFinder(Finder):
                 if condition:
                     self._conditions[metric] = condition
             subject = next((key for key in ("callee", "variable", "field") if (metric, key) in self._names), None)
-            if subject is not None:
-                last = self._names[metric, subject].parts[-1].name
-                if not last.startswith("operator") and last not in words:
-                    continue
+            if subject is not None and not self._is_mentioned(self._names[metric, subject], words):
+                continue
             kind = spec.event + (" field" if spec.field is not None else "")
             wanted.setdefault((kind, metric if subject is not None else ""), []).append(metric)
         return wanted
@@ -262,6 +239,9 @@ class CplusplusFinder(Finder):
     def _evaluated(self, cursor: Cursor) -> Iterable[Cursor]:
         kind = cursor.kind
         if kind in (CursorKind.LAMBDA_EXPR, CursorKind.DECL_REF_EXPR, CursorKind.CXX_TYPEID_EXPR) or kind in RECORDS:
+            return
+        if kind == CursorKind.UNEXPOSED_DECL:  # a structured binding
+            yield from (child for child in cursor.get_children() if child.kind.is_expression())
             return
         if kind == CursorKind.UNEXPOSED_EXPR and _UNEVALUATED.match(self.text, cursor.extent.start.offset):
             return
@@ -277,11 +257,17 @@ class CplusplusFinder(Finder):
             inside = self._closing_parenthesis(cursor.extent.start.offset)
             children = [child for child in children if child.extent.start.offset >= inside]
         for child in children:
-            if child.kind.is_expression() or child.kind.is_statement() or child.kind == CursorKind.VAR_DECL:
+            if child.kind.is_expression() or child.kind.is_statement() or child.kind in _LOCAL_DECLARATIONS:
                 yield child
 
     def _visit(self, cursor: Cursor) -> None:
         kind = cursor.kind
+        if kind == CursorKind.VAR_DECL:
+            self._visit_variable(cursor)
+        if any(event.startswith("write") for event, _ in self._wanted):
+            self._warn_of_references(referred_to(cursor, self._is_library))
+            if kind == CursorKind.RETURN_STMT and self._returns_reference:
+                self._warn_of_references(cursor.get_children())
         if kind == CursorKind.CXX_NEW_EXPR:
             self._visit_new(cursor)
         elif kind == CursorKind.CXX_DELETE_EXPR:
@@ -296,6 +282,16 @@ class CplusplusFinder(Finder):
         else:
             super()._visit(cursor)
 
+    def _visit_variable(self, variable: Cursor) -> None:
+        """Note the initialiser of a variable that the compiler evaluates where it can: other constants may need it."""
+        kept = variable.type.get_canonical()
+        value = clang.initializer(variable)
+        if value is not None and (kept.is_const_qualified() or variable.storage_class == StorageClass.STATIC):
+            self._evaluated_first.append((value.extent.start.offset, value.extent.end.offset))
+
+    def _may_be_constant(self, start: int) -> bool:
+        return self._constant or any(begin <= start < end for begin, end in self._evaluated_first)
+
     def _visit_new(self, cursor: Cursor) -> None:
         text = text_of(self.text, cursor)
         placed = _PLACEMENT.match(text)
@@ -306,7 +302,7 @@ class CplusplusFinder(Finder):
             has_type_after = rest[:1].isalpha() or rest[:1] in (b"_", b":", b"(")
             if has_type_after and b"nothrow" not in arguments:
                 return  # the memory is there already
-        array = re.search(rb"\[[^\[\]]*\]\s*(\([^()]*\)|\{[^{}]*\})?\s*$", text) is not None
+        array = any(token == b"[" for token, _ in at_depth_0(text, 0))
         start, end = cursor.extent.start.offset, cursor.extent.end.offset
         self._add(self._metrics_at("alloc", "", start), Form.EXPRESSION, start, end, (start, end))
         self._add_operator(cursor, "operator new[]" if array else "operator new")
@@ -327,12 +323,7 @@ class CplusplusFinder(Finder):
 
     def _closing_parenthesis(self, offset: int) -> int:
         """The offset after the parenthesis that closes the first one at or after ``offset``."""
-        depth = 0
-        for match in re.compile(rb"[()]|\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\\n]|\\.)+'").finditer(self.text, offset):
-            depth += {b"(": 1, b")": -1}.get(match[0], 0)
-            if depth == 0 and match[0] == b")":
-                return match.end()
-        return offset
+        return closing_parenthesis(self.text, offset) + 1
 
     # --- calls
     def _visit_call(self, cursor: Cursor) -> None:
@@ -354,7 +345,7 @@ class CplusplusFinder(Finder):
             self._add(self._metrics_at("alloc", "", start), Form.EXPRESSION, start, end, (start, end))
             sizes = self._metrics_at("alloc_bytes", "", start)
             self._add(sizes, Form.CALLEE, named.start.offset, named.end.offset, name=name)
-        elif _ASSIGNING.fullmatch(name):
+        elif ASSIGNING.fullmatch(name):
             self._visit_operator_write(cursor)
 
     def _metrics_of_call(self, cursor: Cursor) -> list[str]:
@@ -414,6 +405,17 @@ class CplusplusFinder(Finder):
         for part in clang.written_parts(clang.strip(next(cursor.get_children()))):
             what = f"the address of '{part.spelling}' is taken here; writes through it are not counted"
             self._warn(self._metrics_of_write(part, offset), cursor, what)
+
+    def _warn_of_references(self, referred: Iterable[Cursor]) -> None:
+        """Warn of expressions to which references are bound: writes through these name something else."""
+        for expression in referred:
+            for part in clang.written_parts(expression):
+                what = f"a reference to '{part.spelling}' is bound here; writes through it are not counted"
+                self._warn(self._metrics_of_write(part, expression.extent.start.offset), expression, what)
+
+    def _is_library(self, function: Cursor) -> bool:
+        at = function.location
+        return at.file is None or not at.file.name.endswith(".ii") or self._system.contains(at.offset)
 
     def _visit_operator_write(self, cursor: Cursor) -> None:
         """A write by an assignment operator of a class."""

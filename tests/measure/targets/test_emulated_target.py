@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from emulator.linux.kernel import scheduler
+from emulator.machine import Machine
 from instrumenter.building.generated_sources import preprocess_all
 from instrumenter.building.program_build import Recipe, SamplerConfig, build_program
 from instrumenter.compiler.toolchain import Toolchain
@@ -21,7 +22,7 @@ from measure.run_types import BASELINE, CounterPlace, RunNoise, RunSpec
 from measure.runs.campaign_model import Noise
 from measure.runs.plan import content_keys
 from measure.targets import emulated
-from measure.targets.emulated import EmulatedTarget, hotness_threshold
+from measure.targets.emulated import EmulatedTarget, check_ending, hotness_threshold
 
 MACHINE = Path(__file__).parents[3] / "configs" / "machines" / "desktop.yaml"
 # It walks its stack, whose place in memory the name of the program would move.
@@ -200,3 +201,26 @@ def test_the_machine_reads_what_the_sampler_in_a_single_process_reads(
     trace = EmulatedTarget().execute(spec).trace
     assert trace.n_records > 10
     assert np.diff(read[0][:-1, -1].astype(np.int64)).tolist() == trace.counts(("steps",))[:, 0].tolist()
+
+
+def test_a_stack_that_overflows_because_of_a_counter(tmp_path: Path) -> None:
+    """The program is correct: without the counter in a local variable its calls are jumps."""
+    source = tmp_path / "turns.c"
+    source.write_text(
+        "static int odd(unsigned n);\n"
+        "__attribute__((noinline)) static int even(unsigned n) { return n ? odd(n - 1) : 1; }\n"
+        "__attribute__((noinline)) static int odd(unsigned n) { return n ? even(n - 1) : 0; }\n"
+        "int main(void) { return !even(3000000); }\n"
+    )
+    told = {}
+    for local in (False, True):
+        build = build_program([source], ["-O2"], {"m": MetricSpec(event="entry", function="even", local=local)})
+        with Machine(build.elf_path, background=False) as machine:
+            machine.run()
+            try:
+                check_ending(machine, machine.files, 0)
+            except RunError as error:
+                told[local] = str(error)
+    assert list(told) == [True]
+    assert "overflowed (endless recursion, or a large local array). This program has counters: those of" in told[True]
+    assert "count its entries instead, without `local:`, or compile it with -O2\n  at " in told[True]

@@ -2,13 +2,13 @@ extern volatile unsigned long long __measure_counters[3];
 # 1 "input.c"
 static int sent;
 static void send(const char *data, int length)
-{ __measure_counters[1] += (unsigned long long)(length / 2);
+{ __measure_counters[1] += (unsigned long long)(long long)(length / 2);
     sent += data ? length : 0;
 }
 int main(void)
 {
     for (int length = 0; length < 5; length++)
-        (__measure_counters[0] += (unsigned long long)(length), __measure_counters[2]++, send("abcdef", length));
+        (__measure_counters[0] += (unsigned long long)(long long)(length), __measure_counters[2]++, send("abcdef", length));
     return sent - 10;
 }
 /* 0: bytes */

@@ -6,6 +6,13 @@ static int area(int a, int b)
     return a * b;
 }
 void show(void) { printf("%d\n", area(2, area(3, 4))); }
+static int sum(int n, int all)
+{
+    if (!area(n, 1))
+        return area(all, 1);
+    return n > 9 ? area(n, all) : sum(n - 1, all + n);
+}
+static int end(int n) { __attribute__((musttail)) return end(n - 1); }
 int main(void)
 {
     show();
