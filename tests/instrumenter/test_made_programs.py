@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from instrumenter.building.program_build import SamplerConfig
+from instrumenter.building.program_build import HostSamplerConfig, SamplerConfig
+from instrumenter.compiler.toolchain import HOST_TARGET
 from instrumenter.errors import SourceError
 from instrumenter.projects import made_programs
 from instrumenter.projects.project import Project, ProjectRecipe, linked_programs
@@ -81,6 +82,18 @@ def test_a_build_runs_what_it_makes(project: Path) -> None:
     build = counted.build({"squares": MetricSpec(event="entry", function="square")})
     assert build.sites == {"squares": 1}
     assert not (project / "app").exists()
+
+
+def test_a_build_for_this_machine_runs_what_it_makes(project: Path) -> None:
+    """The sampler in each program ended it: "this program was built for `measure`, which starts it"."""
+    # No variable of the build reaches the program.
+    (project / "Makefile").write_text(MAKEFILE.replace("EXTRA=100 ./make_table", "env -i EXTRA=100 ./make_table"))
+    recipe = ProjectRecipe.of(Project(project, "make CC=$CC && ./app", "app"), HostSamplerConfig(), target=HOST_TARGET)
+    for metrics in ({}, {"squares": MetricSpec(event="entry", function="square")}):
+        build = recipe.build(metrics)
+        done = subprocess.run([build.elf_path], capture_output=True, text=True)
+        assert (done.returncode, done.stdout, done.stderr) == (0, f"{100 + 4**2 + 9**2 + 4**2}\n", "")
+        assert build.sites == dict.fromkeys(metrics, 1)
 
 
 @pytest.mark.skipif(shutil.which("cmake") is None, reason="cmake is not installed")
