@@ -59,11 +59,11 @@ from instrumenter.wrapper.environment_spec import (
     WrapperSpec,
     read_sites,
 )
+from instrumenter.wrapper.linked_program import other_machine
 from instrumenter.wrapper.listing import LOG_VARIABLE, read_listing
 from instrumenter.wrapper.plain_compile import SPEC_VARIABLE, is_cplusplus_source
 
 _CMAKE_OWN = "CMakeFiles"  # a directory of cmake's own beside what is built
-_ELF_MACHINES = {"riscv64": "EM_RISCV", "x86_64": "EM_X86_64", "aarch64": "EM_AARCH64"}
 
 
 @dataclass(frozen=True)
@@ -367,13 +367,10 @@ class _Tree:
         try:
             with self._binary.open("rb") as file:
                 elf = ELFFile(file)
-                machine, kind = elf["e_machine"], elf["e_type"]
+                problem, kind = other_machine(elf, target), elf["e_type"]
         except ELFError:
             raise SourceError(f"'{name}' is no program (no ELF file): perhaps a script of the build") from None
-        expected, problem = _ELF_MACHINES.get(target.partition("-")[0], machine), ""
-        if machine != expected:
-            problem = f"for {_machine_name(machine)}, expected {_machine_name(expected)}"
-        elif target != GUEST_TARGET and not self.linked():
+        if not problem and target != GUEST_TARGET and not self.linked():
             problem = "linked by another compiler"  # of this machine, so it is for the right processor
         if problem:
             raise SourceError(
@@ -488,8 +485,3 @@ def _left_out(units: list[dict[str, Any]]) -> list[str]:
         names = list(dict.fromkeys(sources))
         found.append(f"{listed(names, 5)}: not instrumented: {reason}")
     return found
-
-
-def _machine_name(machine: str) -> str:
-    """An ELF file's machine in words."""
-    return {"EM_RISCV": "RISC-V"}.get(machine, machine.removeprefix("EM_"))
