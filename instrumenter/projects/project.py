@@ -41,6 +41,7 @@ from instrumenter.errors import InstrumenterError, MissingProgram, SourceError, 
 from instrumenter.find.find import find_source_events
 from instrumenter.find.sites import FoundSites
 from instrumenter.projects import made_programs
+from instrumenter.projects.made_files import may_be_of_another_compiler, no_program
 from instrumenter.projects.program_notices import optimisation_notices
 from instrumenter.projects.project_tree import (
     build_environment,
@@ -160,6 +161,10 @@ class ProjectRecipe:
         build_cache.use_builds()
         return self._make_tree(self._spec({}, 0), notify).linked()
 
+    def tree_of_plain_build(self) -> Path:
+        """The copy of the project in which it is built without metrics."""
+        return self._tree(self._spec({}, 0)).folder / "tree"
+
     def with_null_control(self) -> ProjectRecipe:
         """The same program with counters in code that never runs."""
         return replace(self, null_control=True)
@@ -239,6 +244,12 @@ def linked_programs(directory: Path, command: str, notify: Callable[[str], None]
     the command fails, and `ToolchainError`.
     """
     return _without_program(directory, command).linked_programs(notify)
+
+
+def may_call_another_compiler(directory: Path, command: str) -> bool:
+    """Whether a build that `linked_programs` made, and that links none, may call another compiler than the wrapper, by
+    the files that it left. Raises `SourceError`."""
+    return may_be_of_another_compiler(_without_program(directory, command).tree_of_plain_build())
 
 
 def build_outputs(directory: Path, command: str) -> list[Path]:
@@ -369,7 +380,7 @@ class _Tree:
                 elf = ELFFile(file)
                 problem, kind = other_machine(elf, target), elf["e_type"]
         except ELFError:
-            raise SourceError(f"'{name}' is no program (no ELF file): perhaps a script of the build") from None
+            raise no_program(self._tree, name) from None
         if not problem and target != GUEST_TARGET and not self.linked():
             problem = "linked by another compiler"  # of this machine, so it is for the right processor
         if problem:
