@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 from emulator.cli import main as emulate
 from instrumenter.cli import main as instrument
+from instrumenter.projects.build_by_hand import main as build_by_hand
 from measure.cli import main as measure
 
 
@@ -16,7 +17,7 @@ def commands() -> list[tuple[str, click.Command]]:
     context = click.Context(measure)
     of_measure = [(name, measure.get_command(context, name)) for name in measure.list_commands(context)]
     found = [("measure", measure), *((f"measure {name}", command) for name, command in of_measure if command)]
-    return [*found, ("emulate", emulate), ("instrument", instrument)]
+    return [*found, ("emulate", emulate), ("instrument", instrument), ("instrument-build", build_by_hand)]
 
 
 @pytest.mark.parametrize(("name", "command"), commands())

@@ -41,6 +41,7 @@ from instrumenter.errors import InstrumenterError, MissingProgram, SourceError, 
 from instrumenter.find.find import find_source_events
 from instrumenter.find.sites import FoundSites
 from instrumenter.projects import made_programs
+from instrumenter.projects.made_files import may_be_of_another_compiler, no_program
 from instrumenter.projects.program_notices import optimisation_notices
 from instrumenter.projects.project_tree import (
     build_environment,
@@ -59,11 +60,11 @@ from instrumenter.wrapper.environment_spec import (
     WrapperSpec,
     read_sites,
 )
+from instrumenter.wrapper.linked_program import other_machine
 from instrumenter.wrapper.listing import LOG_VARIABLE, read_listing
 from instrumenter.wrapper.plain_compile import SPEC_VARIABLE, is_cplusplus_source
 
 _CMAKE_OWN = "CMakeFiles"  # a directory of cmake's own beside what is built
-_ELF_MACHINES = {"riscv64": "EM_RISCV", "x86_64": "EM_X86_64", "aarch64": "EM_AARCH64"}
 
 
 @dataclass(frozen=True)
@@ -160,6 +161,10 @@ class ProjectRecipe:
         build_cache.use_builds()
         return self._make_tree(self._spec({}, 0), notify).linked()
 
+    def tree_of_plain_build(self) -> Path:
+        """The copy of the project in which it is built without metrics."""
+        return self._tree(self._spec({}, 0)).folder / "tree"
+
     def with_null_control(self) -> ProjectRecipe:
         """The same program with counters in code that never runs."""
         return replace(self, null_control=True)
@@ -239,6 +244,12 @@ def linked_programs(directory: Path, command: str, notify: Callable[[str], None]
     the command fails, and `ToolchainError`.
     """
     return _without_program(directory, command).linked_programs(notify)
+
+
+def may_call_another_compiler(directory: Path, command: str) -> bool:
+    """Whether a build that `linked_programs` made, and that links none, may call another compiler than the wrapper, by
+    the files that it left. Raises `SourceError`."""
+    return may_be_of_another_compiler(_without_program(directory, command).tree_of_plain_build())
 
 
 def build_outputs(directory: Path, command: str) -> list[Path]:
@@ -367,13 +378,10 @@ class _Tree:
         try:
             with self._binary.open("rb") as file:
                 elf = ELFFile(file)
-                machine, kind = elf["e_machine"], elf["e_type"]
+                problem, kind = other_machine(elf, target), elf["e_type"]
         except ELFError:
-            raise SourceError(f"'{name}' is no program (no ELF file): perhaps a script of the build") from None
-        expected, problem = _ELF_MACHINES.get(target.partition("-")[0], machine), ""
-        if machine != expected:
-            problem = f"for {_machine_name(machine)}, expected {_machine_name(expected)}"
-        elif target != GUEST_TARGET and not self.linked():
+            raise no_program(self._tree, name) from None
+        if not problem and target != GUEST_TARGET and not self.linked():
             problem = "linked by another compiler"  # of this machine, so it is for the right processor
         if problem:
             raise SourceError(
@@ -488,8 +496,3 @@ def _left_out(units: list[dict[str, Any]]) -> list[str]:
         names = list(dict.fromkeys(sources))
         found.append(f"{listed(names, 5)}: not instrumented: {reason}")
     return found
-
-
-def _machine_name(machine: str) -> str:
-    """An ELF file's machine in words."""
-    return {"EM_RISCV": "RISC-V"}.get(machine, machine.removeprefix("EM_"))

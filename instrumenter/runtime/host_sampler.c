@@ -16,6 +16,7 @@
  *   path of the trace file, length of the first interval and of the others [ns], bytes to move the heap by,
  *   whether to leave out the kernel (0 or 1), number of the process to measure, then TYPE:CONFIG of each event, for
  *   perf_event_open.
+ * Without the variable the program runs unsampled: many builds make a program and run it, to generate sources or as a test.
  * Compiled with
  *   MEASURE_SOFTWARE_COUNTERS     length of __measure_counters
  *   MEASURE_COUNTER_STRIDE        its stride in 8-byte words
@@ -347,8 +348,10 @@ __attribute__((constructor)) static void start(void)
     uint64_t first, heap;
     int without_kernel;
 
+    if (!text) /* a build runs what it has made, or somebody starts the program by hand: nothing is sampled */
+        return;
     if (!space || (size_t)(space - text) >= sizeof path)
-        fail("this program was built for `measure`, which starts it: MEASURE_HOST is missing");
+        fail("MEASURE_HOST is damaged");
     memcpy(path, text, (size_t)(space - text));
     path[space - text] = 0;
     text = space + 1;

@@ -122,16 +122,21 @@ def _compile_and_count(line: CommandLine, driver: str) -> int:
 
 
 def list_instrumented(programs: Sequence[Path]) -> int:
-    """Print the sites of each metric in programs; returns 1 if a metric of the spec is counted in none of them."""
+    """Print the sites of each metric in programs; returns 1 if a metric of the spec is counted in none of them.
+
+    Raises `SourceError` for a program that the wrapper did not link, or without counters, and `SpecError` for other
+    files.
+    """
     from instrumenter.errors import SpecError
-    from instrumenter.wrapper.environment_spec import read_sites, spec_from_environment
+    from instrumenter.wrapper.environment_spec import WrapperSpec, read_sites, spec_from_environment
+    from instrumenter.wrapper.linked_program import check_linked_with_counters
 
     if not programs:
         raise SpecError("--instrumented: expected a program after it")
-    spec = spec_from_environment()
-    metrics = list(spec.metrics) if spec is not None else []
-    totals = dict.fromkeys(metrics, 0)
+    spec = spec_from_environment() or WrapperSpec()
+    totals = dict.fromkeys(spec.metrics, 0)
     for program in programs:
+        check_linked_with_counters(program, spec.target)
         for note in sorted(read_sites(program), key=lambda note: str(note["source"])):
             counted = ", ".join(f"{metric} at {number}" for metric, number in sorted(note["sites"].items()))
             sys.stdout.write(f"{program}: {note['source']}: {counted}\n")

@@ -8,6 +8,7 @@ for the emulated machine (riscv64 Linux, linked statically). It takes the place
 of the compiler in a build, and takes the options of gcc and clang:
 
   make CC=instrument-cc CXX=instrument-c++ AR=instrument-ar
+  instrument-build 'make CC=$CC'      # also runs what the build makes and runs
   ./configure --host=riscv64-linux-musl CC=instrument-cc && make
   {command} -O2 program.{ending} -o program
   {command} --instrumented program    # what is counted where; exit status 1

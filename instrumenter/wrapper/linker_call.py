@@ -38,7 +38,7 @@ def link(arguments: Sequence[str], directory: Path) -> list[str]:
         toolchain.become([*toolchain.tool("ld.lld"), *words])
     is_partial = any(word in _RELOCATABLE for word in words)
     is_data = is_partial and any(word.startswith(_BINARY) for word in words)
-    objects = [word for word in words if _is_of_guest(directory / word)]
+    objects = [word for word in words if is_of_guest(directory / word)]
     if not objects and not is_data:
         _become_next(words)
     if is_partial:
@@ -83,7 +83,7 @@ def _for_compiler(words: list[str]) -> list[str]:
     return ["-nostdlib", *found]
 
 
-def _is_of_guest(path: Path) -> bool:
+def is_of_guest(path: Path) -> bool:
     """Whether a file is an object for the emulated machine, or an archive whose first object is."""
     try:
         with path.open("rb") as file:

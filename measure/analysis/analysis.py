@@ -123,6 +123,7 @@ def analyse(
         outlying_runs=outlying,
         controls=controls.text if controls else _NO_CONTROLS_YET if campaign.has_controls and outcome.untried else "",
         without_runs=without_runs,
+        failed_controls=controls.failures if controls else {},
     )
 
 
@@ -292,6 +293,7 @@ def summary(data: ReportData, outcome: Outcome) -> dict[str, Any]:
         "variants": {variant.name: _variant_summary(variant) for variant in data.variants}
         | {variant.name: _summary_without_runs(variant) for variant in data.without_runs},
         "invalidating": list(data.invalidating),
+        "failed_controls": dict(data.failed_controls),
         "findings": list(data.all_findings),
         "provenance": dict(data.provenance),
     }
@@ -450,6 +452,12 @@ SUMMARY_JSON_SCHEMA: dict[str, Any] = {
             "no runs, events that no record has, counts that are too low, OpenMP that was left out, controls that "
             "failed; to be read before everything else",
             "items": {"type": "string"},
+        },
+        "failed_controls": {
+            "type": "object",
+            "description": "The sentences of `invalidating` on the null control and the positive control, by these "
+            "names; empty if neither failed",
+            "additionalProperties": {"type": "string"},
         },
         "findings": {
             "type": "array",

@@ -24,4 +24,4 @@ def invalid_figures(plan: Plan, outcome: Outcome, controls: Controls | None) -> 
     sentences += dict.fromkeys(f"{notice}." for one in programs for notice in one.notices)
     sentences += dict.fromkeys(f"A counter may miss events: {warning}" for one in programs for warning in one.warnings)
     sentences += about_uneven_records(plan.campaign, outcome.runs)
-    return (*sentences, *(controls.failures if controls else ()))
+    return (*sentences, *(controls.failures.values() if controls else ()))

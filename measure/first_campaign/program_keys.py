@@ -125,8 +125,13 @@ def program_keys(
             if binary is not None and os.path.normpath(binary).startswith(("/", "..")):
                 raise CampaignError(f"--binary {binary}: expected a path below {program}, such as src/mine")
             if build is None or binary is None:
+                from instrumenter.projects.made_files import libtool_program
+
                 proposals = [likeliest] if build else _proposals(likeliest, binary)
                 build, made = _working_build(program, proposals, binary, notify)
+                if binary is not None and binary not in made and (real := libtool_program(binary)) in made:
+                    notify(f"{binary} is a shell script of libtool: measures the program, {real}")
+                    binary = real
                 if binary is None:
                     binary = _only_program(program, build, made)
                     if others := [name for name in made if name != binary]:
@@ -323,7 +328,7 @@ def _working_build(
     measure, if it is known. Raises `CampaignError` with the last failure if none does."""
     from instrumenter.compiler.toolchain import Toolchain
     from instrumenter.projects.build_advice import with_make_words
-    from instrumenter.projects.project import build_outputs, linked_programs
+    from instrumenter.projects.project import build_outputs, linked_programs, may_call_another_compiler
 
     with contextlib.suppress(ToolchainError):  # which the first build tells of
         Toolchain(notify=notify).prepare()  # before it says that it builds
@@ -334,7 +339,7 @@ def _working_build(
             with waiting(notify, [PendingBuild("the project", partial(build_outputs, directory, command))]):
                 made = linked_programs(directory, command, notify)
             named = [other for other in left if other.startswith(_AS_NAMED)]
-            if made or not named:
+            if made or not named or not may_call_another_compiler(directory, command):
                 return command, made
             left = named
             notify("It links no program with $CC; once more, with gcc, cc and the like in its place:")

@@ -25,6 +25,7 @@ from measure.stats.correlation import fisher_z, spearman
 
 INJECTED_DELTAS = 2.0
 """Injected change of z, in multiples of delta."""
+CONTROL_NAMES = ("null control", "positive control")
 _HIGHEST_Z = math.atanh(0.99)
 _STEPS = 12
 
@@ -77,25 +78,25 @@ class Controls:
         return self.injection is not None and not self.found and not self.injection.is_too_small
 
     @property
-    def failures(self) -> tuple[str, ...]:
-        """Sentences on controls that failed, to be read before any verdict."""
-        sentences = []
+    def failures(self) -> dict[str, str]:
+        """A sentence on each control that failed, to be read before any verdict."""
+        sentences: dict[str, str] = {}
         if self.false_alarm:
-            sentences.append(
+            sentences[CONTROL_NAMES[0]] = (
                 f"The null control is {self.false_alarm}: counters in code that never runs changed a relation of "
                 f"metrics, so this campaign's verdicts of {' and '.join(BROKEN)} may be false alarms; more runs, or "
                 "another seed, show whether it stays."
             )
         if self.injection is None:
-            sentences.append(
+            sentences[CONTROL_NAMES[1]] = (
                 "There is no positive control: no pair of metrics can be assessed, so none can be changed."
             )
         elif self.overlooks:
-            sentences.append(
+            sentences[CONTROL_NAMES[1]] = (
                 f"The positive control was not found: {self._injected} was not significant over all pairs. This "
                 "campaign can overlook changes of that size; more baselines and replicates are needed."
             )
-        return tuple(sentences)
+        return sentences
 
     @property
     def text(self) -> str:

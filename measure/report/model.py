@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -270,7 +270,8 @@ class ReportData:
     ``invalidating``: what makes figures or verdicts wrong, to be read before everything else; ``metric_findings``:
     findings on metrics that tell little, to be read before any verdict; ``outlying_runs``: runs that differ from the
     other runs of their variant, of which verdicts and means tell nothing; ``controls``: the results of the campaign's
-    controls in a sentence, empty without any; ``without_runs``: the variants that ``variants`` lacks for that reason.
+    controls in a sentence, empty without any; ``without_runs``: the variants that ``variants`` lacks for that reason;
+    ``failed_controls``: the sentences of ``invalidating`` on controls that failed, by the control's name.
     """
 
     title: str
@@ -288,6 +289,7 @@ class ReportData:
     invalidating: tuple[str, ...] = ()
     outlying_runs: tuple[OutlyingRuns, ...] = ()
     without_runs: tuple[VariantWithoutRuns, ...] = ()
+    failed_controls: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def verdict(self) -> Verdict:

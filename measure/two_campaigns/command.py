@@ -70,6 +70,7 @@ def as_json(found: CampaignsCompared) -> dict[str, Any]:
         "only_after": list(found.only_after),
         "repeated": list(found.repeated),
         "invalidating": list(found.invalidating),
+        "failed_controls": dict(found.failed_controls),
         "design": [asdict(fact) for fact in found.facts],
         "findings": list(found.findings),
     }

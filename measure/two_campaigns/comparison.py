@@ -46,7 +46,8 @@ class CampaignsCompared:
     sentences on what alone makes relations differ, such as another program; ``repeated``: variants of which, and of
     whose baselines, one campaign has only runs that the other has, too; ``invalidating``: what makes figures or
     verdicts of either campaign wrong, such as a control that failed; ``without_runs``: variants of both campaigns that
-    ``variants`` lacks because either has no run of them."""
+    ``variants`` lacks because either has no run of them; ``failed_controls``: the sentences of ``invalidating`` on
+    controls that failed, by directory and name of the control."""
 
     before: str
     after: str
@@ -63,6 +64,7 @@ class CampaignsCompared:
     repeated: tuple[str, ...] = ()
     invalidating: tuple[str, ...] = ()
     without_runs: tuple[NotCompared, ...] = ()
+    failed_controls: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def notice(self) -> str:
@@ -205,6 +207,11 @@ def compare_results(
         unlike_designs(first.plan, second.plan, (str(before), str(after))), repeated,
         tuple(f"{side.directory}: {one}" for side in sides for one in side.summary.get("invalidating", ())),
         without_runs,
+        {
+            f"{side.directory}: {control}": f"{side.directory}: {text}"
+            for side in sides
+            for control, text in side.summary.get("failed_controls", {}).items()
+        },
     )  # fmt: skip
 
 

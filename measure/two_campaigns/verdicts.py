@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from measure.perturbation.wording import p_text
 from measure.two_campaigns.comparison import CampaignsCompared
-from measure.verdict_files.verdict_table import Judgement, VerdictTable
+from measure.verdict_files.verdict_table import Judgement, VerdictTable, invalidations_of
 
 _WHAT = "difference of two campaigns"
 
@@ -26,9 +26,10 @@ def table_of_comparison(found: CampaignsCompared) -> VerdictTable:
             *(Judgement(one.name, _WHAT, one.verdict, one.text) for one in found.without_runs),
         ),
         (
-            *found.findings,
+            *found.findings[len(found.invalidating) :],
             *(f"{fact.name}: {fact.before} before, {fact.after} after." for fact in found.facts),
         ),
         (),
         found.campaign_file,
+        invalidations_of(found.invalidating, found.failed_controls),
     )

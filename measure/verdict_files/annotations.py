@@ -10,21 +10,30 @@ from collections.abc import Collection
 from pathlib import Path
 
 from measure.verdict_files.options import STANDS_FOR
-from measure.verdict_files.verdict_table import VerdictTable
+from measure.verdict_files.verdict_table import Invalidation, VerdictTable
 
 
 def github_lines(table: VerdictTable, failing: Collection[str]) -> list[str]:
-    """A line for each verdict but *equivalent*, and for each failed run: an error for verdicts in ``failing`` and for
-    failed runs, a warning for others that show a change, a notice for open ones."""
-    lines = []
+    """A line for each verdict but *equivalent*, for each invalidation and for each failed run.
+
+    An error for verdicts in ``failing``, for invalidations that fail with them and for failed runs; a warning for other
+    invalidations and other verdicts that show a change; a notice for open verdicts.
+    """
+    where = _place(table.campaign_file, "")
+    lines = [
+        _line("error" if one.fails(failing) else "warning", _title(one), one.text, where) for one in table.invalidations
+    ]
     for one in table.judgements:
         if one.verdict == "equivalent":
             continue
         kind = "error" if one.verdict in failing else "warning" if one.verdict in STANDS_FOR["perturbed"] else "notice"
         title = f"{one.subject}, {one.what}: {one.verdict}"
         lines.append(_line(kind, title, one.text, _place(table.campaign_file, one.subject)))
-    where = _place(table.campaign_file, "")
     return lines + [_line("error", "a run failed", failure, where) for failure in table.failures]
+
+
+def _title(invalidation: Invalidation) -> str:
+    return f"{invalidation.name} failed" if invalidation.is_control else "read this first"
 
 
 def _line(kind: str, title: str, message: str, place: tuple[str, int] | None) -> str:

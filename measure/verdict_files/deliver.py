@@ -27,4 +27,4 @@ def deliver(table: VerdictTable, options: VerdictOptions) -> int:
     if os.environ.get("GITHUB_ACTIONS") == "true":
         for line in github_lines(table, failing):
             click.echo(line)
-    return EXIT_STATUS if any(one.verdict in failing for one in table.judgements) else 0
+    return EXIT_STATUS if table.fails(failing) else 0

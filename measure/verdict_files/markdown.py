@@ -11,10 +11,12 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&!])")
 
 
 def markdown_text(table: VerdictTable) -> str:
-    """The file's text: a table of variants, and the findings as a list."""
+    """The file's text: what makes figures or verdicts wrong, a table of variants, and the findings as a list."""
+    invalidations = [f"- {_with_commands(one.text)}" for one in table.invalidations]
     lines = [
         f"## {_escaped(table.title)}",
         "",
+        *(["**Read this first:**", "", *invalidations, ""] if invalidations else []),
         f"| {' | '.join(map(_escaped, table.headings))} |",
         f"|{' --- |' * len(table.headings)}",
         *(f"| {' | '.join(map(_escaped, row))} |" for row in table.rows),

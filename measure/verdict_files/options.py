@@ -49,8 +49,9 @@ def verdict_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @click.option("--fail-on", multiple=True, metavar="VERDICTS", callback=_parsed,
                   help="End with exit status 3 at such a verdict: `perturbed` (which includes changed: a change is "
-                       "shown), `inconclusive` (which includes not assessable: no absence of a change is shown), or "
-                       "both with a comma between them. Repeatable.")  # fmt: skip
+                       "shown), `inconclusive` (which includes not assessable: no absence of a change is shown, and "
+                       "whatever makes figures wrong), or both with a comma between them; with either of them also "
+                       "after a control that failed. Repeatable.")  # fmt: skip
     @click.option("--junit", type=click.Path(path_type=Path), metavar="FILE",
                   help="Also write the verdicts as JUnit XML; verdicts of --fail-on are failures, without it "
                        "perturbed and changed ones.")  # fmt: skip

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from common.plain_json import plain_json
+from measure.judging.controls import CONTROL_NAMES
 from measure.perturbation.analysis_types import VERDICTS, Perturbation
 from measure.report.model import ReportData, VariantReport, VariantWithoutRuns
 from measure.result_files import write_text_atomically
 
-VERDICTS_SCHEMA = 1
+VERDICTS_SCHEMA = 2
 _RELATION = {
     "type": ["object", "null"],
     "description": "null: not compared",
@@ -57,12 +58,31 @@ VERDICTS_JSON_SCHEMA: dict[str, Any] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "title": "verdicts.json of a campaign",
     "type": "object",
-    "required": ["schema", "campaign", "verdict", "controls", "hardware_metrics", "variants", "findings"],
+    "required": [
+        "schema", "campaign", "verdict", "valid", "invalidating", "failed_controls", "controls", "hardware_metrics",
+        "variants", "findings",
+    ],
     "additionalProperties": False,
     "properties": {
         "schema": {"const": VERDICTS_SCHEMA, "description": "Version of this schema"},
         "campaign": {"type": "string"},
         "verdict": {"enum": list(VERDICTS), "description": _OF_ALL},
+        "valid": {
+            "type": "boolean",
+            "description": "Whether `invalidating` is empty; if not, read it before any verdict",
+        },
+        "invalidating": {
+            "type": "array", "items": {"type": "string"},
+            "description": "What makes figures or verdicts wrong: runs that are missing or failed, counts that are too "
+            "low, programs without counters, controls that failed",
+        },
+        "failed_controls": {
+            "type": "object", "additionalProperties": {"type": "string"},
+            "propertyNames": {"enum": list(CONTROL_NAMES)},
+            "description": "The sentences of `invalidating` on controls that failed, by control: after a failed null "
+            "control, verdicts of perturbed and changed may be false alarms; after a failed positive control, changes "
+            "may be overlooked",
+        },
         "controls": {
             "type": ["string", "null"],
             "description": "Verdicts of the null control and the positive control; null without controls",
@@ -100,6 +120,9 @@ def verdict_document(data: ReportData) -> dict[str, Any]:
         "schema": VERDICTS_SCHEMA,
         "campaign": data.title,
         "verdict": data.verdict,
+        "valid": not data.invalidating,
+        "invalidating": list(data.invalidating),
+        "failed_controls": dict(data.failed_controls),
         "controls": data.controls or None,
         "hardware_metrics": list(data.hardware_metrics),
         "variants": plain_json([*map(_variant, data.variants), *map(_variant_without_runs, data.without_runs)]),

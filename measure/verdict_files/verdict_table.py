@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from measure.perturbation.wording import percent
 from measure.report.model import ReportData, VariantReport
+from measure.verdict_files.options import STANDS_FOR
 
 
 @dataclass(frozen=True)
@@ -21,9 +22,35 @@ class Judgement:
 
 
 @dataclass(frozen=True)
+class Invalidation:
+    """What makes figures or verdicts wrong, as a sentence ``text``. ``name``: the control that failed, or a number;
+    ``is_control``: whether it is one."""
+
+    name: str
+    text: str
+    is_control: bool
+
+    def fails(self, failing: Collection[str]) -> bool:
+        """Whether it fails a command where the verdicts ``failing`` do: a failed control where any do, since it
+        shows that verdicts may be false, or that changes were overlooked; anything else where open verdicts fail,
+        since it leaves open what the verdicts are worth."""
+        return bool(failing) if self.is_control else any(one in failing for one in STANDS_FOR["inconclusive"])
+
+
+def invalidations_of(invalidating: Sequence[str], failed_controls: Mapping[str, str]) -> tuple[Invalidation, ...]:
+    """A invalidation for each sentence of ``invalidating``. ``failed_controls``: those of them on controls, by name."""
+    controls = {text: name for name, text in failed_controls.items()}
+    return tuple(
+        Invalidation(controls.get(text, f"finding {number}"), text, text in controls)
+        for number, text in enumerate(dict.fromkeys(invalidating), start=1)
+    )
+
+
+@dataclass(frozen=True)
 class VerdictTable:
     """The verdicts of one command. ``headings``, ``rows``: a table for people; ``findings``: sentences; ``failures``:
-    runs that failed, as sentences; ``campaign_file``: path of the file that the verdicts are about, "" without one."""
+    runs that failed, as sentences; ``campaign_file``: path of the file that the verdicts are about, "" without one;
+    ``invalidations``: what makes figures or verdicts wrong, which is not among ``findings``."""
 
     title: str
     headings: tuple[str, ...]
@@ -32,6 +59,13 @@ class VerdictTable:
     findings: tuple[str, ...]
     failures: tuple[str, ...] = ()
     campaign_file: str = ""
+    invalidations: tuple[Invalidation, ...] = ()
+
+    def fails(self, failing: Collection[str]) -> bool:
+        """Whether a command fails where the verdicts ``failing`` do."""
+        return any(one.verdict in failing for one in self.judgements) or any(
+            one.fails(failing) for one in self.invalidations
+        )
 
 
 def table_of(
@@ -50,9 +84,10 @@ def table_of(
             *(one for variant in data.variants for one in _judgements(variant)),
             *(Judgement(one.name, "within a run", one.verdict, one.reason) for one in data.without_runs),
         ),
-        (*data.invalidating, *data.before_verdicts, *(one.text_in(results) for one in data.said)),
+        (*data.before_verdicts, *(one.text_in(results) for one in data.said)),
         tuple(failures),
         campaign_file,
+        invalidations_of(data.invalidating, data.failed_controls),
     )
 
 

@@ -13,12 +13,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from instrumenter.building.program_build import SamplerConfig
+from instrumenter.building.program_build import HostSamplerConfig, SamplerConfig
+from instrumenter.compiler.toolchain import HOST_TARGET
 from instrumenter.errors import SourceError
-from instrumenter.projects import made_programs
+from instrumenter.projects import build_by_hand, made_programs
 from instrumenter.projects.project import Project, ProjectRecipe, linked_programs
 from instrumenter.spec.software_metrics import MetricSpec
+from instrumenter.wrapper.environment_spec import read_sites
 from tests.instrumenter.guest_output import output_of
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
@@ -81,6 +84,39 @@ def test_a_build_runs_what_it_makes(project: Path) -> None:
     build = counted.build({"squares": MetricSpec(event="entry", function="square")})
     assert build.sites == {"squares": 1}
     assert not (project / "app").exists()
+
+
+def test_a_build_for_this_machine_runs_what_it_makes(project: Path) -> None:
+    """The sampler in each program ended it: "this program was built for `measure`, which starts it"."""
+    # No variable of the build reaches the program.
+    (project / "Makefile").write_text(MAKEFILE.replace("EXTRA=100 ./make_table", "env -i EXTRA=100 ./make_table"))
+    recipe = ProjectRecipe.of(Project(project, "make CC=$CC && ./app", "app"), HostSamplerConfig(), target=HOST_TARGET)
+    for metrics in ({}, {"squares": MetricSpec(event="entry", function="square")}):
+        build = recipe.build(metrics)
+        done = subprocess.run([build.elf_path], capture_output=True, text=True)
+        assert (done.returncode, done.stdout, done.stderr) == (0, f"{100 + 4**2 + 9**2 + 4**2}\n", "")
+        assert build.sites == dict.fromkeys(metrics, 1)
+
+
+@pytest.mark.parametrize(("named", "command"), [("$(CC)", "make CC=$CC"), ("gcc", "PATH=$COMPILERS:$PATH make")])
+def test_a_build_by_hand_runs_what_it_makes(
+    named: str, command: str, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`make CC=instrument-cc` ended with "Exec format error", and $COMPILERS was set in campaigns only."""
+    (project / "Makefile").write_text(MAKEFILE.replace("$(CC)", named))
+    (project / "spec.yaml").write_text("metrics: {squares: {event: entry, function: square}}\n")
+    monkeypatch.setenv("INSTRUMENT_SPEC", str(project / "spec.yaml"))
+    monkeypatch.setenv("CFLAGS", "-no-such-flag")
+    assert build_by_hand.build(command, project) == 0
+    assert output_of(project / "app") == f"{100 + 4**2 + 9**2 + 4**2}\n"
+    assert [note["sites"] for note in read_sites(project / "app")] == [{"squares": 1}]
+    assert build_by_hand.build("exit 7", project) == 7
+    assert build_by_hand.build("kill -9 $$", project) == 137
+    monkeypatch.setenv("INSTRUMENT_SPEC", "/none")
+    told = CliRunner().invoke(build_by_hand.main, [command])
+    assert (told.exit_code, told.output) == (
+        2, "instrument-build: error: /none: cannot be read: No such file or directory\n",
+    )  # fmt: skip
 
 
 @pytest.mark.skipif(shutil.which("cmake") is None, reason="cmake is not installed")

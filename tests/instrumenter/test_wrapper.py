@@ -16,6 +16,7 @@ import pytest
 from emulator.linux.vfs.files import VirtualFiles
 from emulator.machine import Machine
 from instrumenter.compiler.openmp import NOTICE
+from instrumenter.compiler.toolchain import HOST_TARGET, Toolchain
 from instrumenter.projects.project_tree import build_environment, write_compilers
 from instrumenter.spec.counter_layout import SYMBOL
 from instrumenter.wrapper.environment_spec import read_sites
@@ -138,6 +139,29 @@ def test_what_is_counted_in_a_program_can_be_asked(cc: Compilers) -> None:
     assert cc("--instrumented", "f.c").returncode == 2
     assert "none: cannot be read: No such file" in cc("--instrumented", "none").stderr
     assert cc("--instrumented").returncode == 2
+
+
+def test_a_program_of_another_compiler_is_told_as_such(cc: Compilers) -> None:
+    """It was "metric 'calls' has no site in the program", once for each metric."""
+    cc.count()
+    assert Toolchain(HOST_TARGET).run(["-shared", "-nostdlib", "f.c", "-o", "native"], cc.folder)[0] == 0
+    done = cc("--instrumented", "native")
+    machine = HOST_TARGET.partition("-")[0].replace("_", "-").replace("aarch64", "AArch64")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        f"instrument-cc: error: native was not linked by instrument-cc: it is for {machine}, expected RISC-V. If the "
+        "makefile names its own compiler: `instrument-build 'PATH=$COMPILERS:$PATH make'`, after `make clean`, as make "
+        "takes what is there\n"
+    )
+    spec = cc.own.pop("INSTRUMENT_SPEC")
+    assert cc("main.c", "f.c", "-o", "plain").returncode == 0
+    cc.own["INSTRUMENT_SPEC"] = spec
+    done = cc("--instrumented", "plain")
+    assert done.returncode == 1
+    assert (
+        "plain has no counters (no symbol __measure_counters): it was linked by another compiler, without"
+        in done.stderr
+    )
 
 
 def test_help_says_what_the_command_is_before_the_compilers_own(cc: Compilers) -> None:

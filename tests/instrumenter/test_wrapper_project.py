@@ -262,7 +262,7 @@ def test_the_signal_sampler_is_linked_in(directory: Path) -> None:
         (
             "mkdir build; make native",
             "build/native",
-            "'build/native' is for X86_64, expected RISC-V: the build did",
+            "'build/native' is for x86-64, expected RISC-V: the build did",
         ),
         ("make", "times.sh", "'times.sh' is no program (no ELF file)"),
         ("make", "app/main.o", "'app/main.o' is an object file, expected a linked program"),

@@ -199,7 +199,7 @@ def test_a_mistake_is_told_with_its_place(folder: Path, program: str, problem: s
         (PROGRAM.replace("make CC", "make all CC"), "work",
          "c.yaml:2: the build command failed with exit status 2: make all CC=$CC program"),
         (PROGRAM.replace("CC=$CC", "CC=cc"), "work",
-         "c.yaml:2: 'program' is for X86_64, expected RISC-V: the build did not use $CC"),
+         "c.yaml:2: 'program' is for x86-64, expected RISC-V: the build did not use $CC"),
         (PROGRAM, "wrok", "c.yaml:7: metric 'rounds': no function 'wrok' in main.c, work.c; did you mean 'work'?"),
     ],
 )  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -306,6 +308,30 @@ def test_an_advised_build_command_comes_with_the_option_that_takes_it(
     *_, advice, how = str(caught.value).splitlines()
     assert advice.endswith("`./configure --disable-zlib && make -j$(nproc)`")
     assert how == "Such a command is given with --build 'COMMAND'"
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+@pytest.mark.parametrize(("compiler", "times"), [("$(CC)", 1), ("cc", 2)])
+def test_a_project_of_a_library_alone_is_built_once(tmp_path: Path, compiler: str, times: int) -> None:
+    """It was built a second time with gcc and the like replaced, although $CC had compiled all of it."""
+    (tmp_path / "demo").mkdir()
+    # With a text of its own, since builds are kept by content.
+    (tmp_path / "demo/f.c").write_text(f"/* {tmp_path} {time.time()} */ int f(void) {{ return 1; }}\n")
+    (tmp_path / "demo/Makefile").write_text(f"f.o: f.c\n\t{compiler} -c f.c\n")
+    said: list[str] = []
+    with pytest.raises(CampaignError, match="if it makes a library only, measure a program that uses it"):
+        program_keys(tmp_path / "demo", None, None, tmp_path, said.append)
+    assert sum(one.startswith("Building the project") for one in said) == times
+
+
+def test_the_program_behind_a_script_of_libtool_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("instrumenter.projects.project.linked_programs", lambda *_: ["src/.libs/app", "other"])
+    (tmp_path / "demo").mkdir()
+    (tmp_path / "demo/Makefile").touch()
+    said: list[str] = []
+    keys = program_keys(tmp_path / "demo", None, "src/app", tmp_path, said.append)
+    assert keys["binary"] == "src/.libs/app"
+    assert said == ["src/app is a shell script of libtool: measures the program, src/.libs/app"]
 
 
 def test_files_of_an_earlier_build_are_named_when_nothing_is_built(

@@ -63,7 +63,7 @@ def test_a_change_that_cannot_have_the_wanted_size_says_its_own_and_is_no_failur
     assert injection.fraction == 1
     assert 0 < injection.injected < injection.wanted == 2.0
     missed = Controls((), injection, False, 0.4)
-    assert missed.failures == ()
+    assert missed.failures == {}
     assert missed.text == (
         f"null control: ; positive control: a change of z of +{injection.injected:.2f} injected into a - b, the "
         "largest that can be made there and less than the 2.00 wanted, not found (p = 0.400)"
@@ -85,7 +85,7 @@ def test_metrics_that_do_not_vary_have_no_positive_control() -> None:
     constant = [np.ones((50, 3)) for _ in range(6)]
     assert choose_injection(constant, METRICS, 0.2, seed=1) is None
     result = Controls((), None, False, float("nan"))
-    assert "There is no positive control" in result.failures[0]
+    assert "There is no positive control" in result.failures["positive control"]
     assert result.text.endswith("no positive control")
 
 
@@ -111,14 +111,16 @@ def test_controls_that_fail_are_told_with_their_reason() -> None:
     assert perturbed.verdict == "perturbed"
     injection = Injection("a", "b", False, 0.5, -0.4, 0.4)
     good = Controls((same,), injection, True, 0.002)
-    assert good.failures == ()
+    assert good.failures == {}
     assert good.text == (
         f"null control: {same.verdict} within a run; positive control: a change of z of -0.40 injected into a - b "
         "found (p = 0.002)"
     )
-    assert [text[:31] for text in Controls((perturbed,), injection, False, 0.4).failures] == [
-        "The null control is perturbed: ", "The positive control was not fo",
-    ]  # fmt: skip
+    assert {
+        name: text[:31] for name, text in Controls((perturbed,), injection, False, 0.4).failures.items()
+    } == {
+        "null control": "The null control is perturbed: ", "positive control": "The positive control was not fo",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("verdict", BROKEN)
@@ -127,6 +129,6 @@ def test_a_null_control_with_any_significant_change_has_failed(verdict: Verdict)
     runs = [spearman(one, METRICS) for one in tables(0.5, 20)]
     same = inner_perturbation(runs, runs, seed=1)
     controls = Controls((same, replace(same, verdict=verdict)), Injection("a", "b", False, 0.5, -0.4, 0.4), True, 0.002)
-    (told,) = controls.failures
+    (told,) = controls.failures.values()
     assert told.startswith(f"The null control is {verdict}: ")
     assert "verdicts of perturbed and changed may be false alarms" in told

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -454,10 +455,11 @@ def test_what_makes_a_campaign_wrong_comes_first(results: Path, tmp_path: Path) 
     summary = tmp_path / "copy/summary.json"
     stored = json.loads(summary.read_text())
     stored["invalidating"] = ["The positive control was not found."]
+    stored["failed_controls"] = {"positive control": "The positive control was not found."}
     summary.write_text(json.dumps(stored))
-    result = measure(
-        "compare", results / "first", tmp_path / "copy", "--out", tmp_path / "out", "--junit", tmp_path / "j"
-    )
+    arguments = ("compare", results / "first", tmp_path / "copy", "--out", tmp_path / "out", "--junit", tmp_path / "j")
+    result = measure(*arguments)
+    assert result.exit_code == 0
     sentence = f"{tmp_path / 'copy'}: The positive control was not found."
     assert "".join(result.output.split()).startswith("".join(f"!! {sentence}".split()))
     found = json.loads((tmp_path / "out/compare.json").read_text())
@@ -465,7 +467,9 @@ def test_what_makes_a_campaign_wrong_comes_first(results: Path, tmp_path: Path) 
     page = (tmp_path / "out/compare.html").read_text()
     assert page.index("Read this first") < page.index(sentence) < page.index('class="verdicts"')
     assert page.count(sentence) == 1
-    assert sentence in (tmp_path / "j").read_text()
+    cases = {case.get("name"): case.find("error") for case in ET.parse(tmp_path / "j").iter("testcase")}
+    assert cases[f"{tmp_path / 'copy'}: positive control"] is not None
+    assert measure(*arguments, "--fail-on", "perturbed").exit_code == 3
 
 
 def test_what_cannot_be_compared_is_told(results: Path, tmp_path: Path) -> None:

@@ -27,10 +27,12 @@ from measure.verdict_files.annotations import github_lines
 from measure.verdict_files.deliver import deliver
 from measure.verdict_files.junit import junit_text
 from measure.verdict_files.markdown import markdown_text
-from measure.verdict_files.options import VerdictOptions
-from measure.verdict_files.verdict_table import Judgement, VerdictTable
+from measure.verdict_files.options import FailOn, VerdictOptions
+from measure.verdict_files.verdict_summary import verdict_document
+from measure.verdict_files.verdict_table import Judgement, VerdictTable, invalidations_of, table_of
 from tests.measure.demo_program import CAMPAIGN, PROGRAM
 from tests.measure.fake_runs import fake_runs_in_this_process
+from tests.measure.report.synthetic_report import synthetic_report
 
 ROOT = Path(__file__).parents[3]
 DOCUMENTS = ["README.md"] + [
@@ -143,6 +145,49 @@ def test_the_exit_status_is_that_of_the_verdict(verdict: str, perturbed: int, in
     assert deliver(table, VerdictOptions(("perturbed",))) == perturbed
     assert deliver(table, VerdictOptions(("inconclusive",))) == inconclusive
     assert deliver(table, VerdictOptions(("perturbed", "inconclusive"))) == max(perturbed, inconclusive)
+
+
+@pytest.mark.parametrize(
+    ("failed", "perturbed", "inconclusive"), [("null control", 3, 3), ("positive control", 3, 3), (None, 0, 3)]
+)
+def test_what_makes_verdicts_wrong_fails_a_job_and_is_in_every_file(
+    failed: str | None, perturbed: int, inconclusive: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """A job was green, with nothing in its files but prose, although a control of the campaign had failed."""
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    told = "The runs *are* wrong."
+    data = replace(
+        synthetic_report(4, variants=1), invalidating=(told,), failed_controls={failed: told} if failed else {}
+    )
+    assert data.verdict == "equivalent"
+    junit, markdown = tmp_path / "v.xml", tmp_path / "v.md"
+
+    def delivered(*fail_on: FailOn) -> tuple[int, str, str]:
+        status = deliver(table_of(data), VerdictOptions(fail_on, junit, markdown))
+        (case,) = (one for one in ET.parse(junit).iter("testcase") if one.get("name") == (failed or "finding 1"))
+        assert "**Read this first:**\n\n- The runs \\*are\\* wrong.\n\n| variant |" in markdown.read_text()
+        title = f"{failed} failed" if failed else "read this first"
+        annotations = capsys.readouterr().out.splitlines()
+        (kind,) = (one.split()[0] for one in annotations if one.endswith(f" title={title}::{told}"))
+        return status, case[0].tag, kind
+
+    assert delivered() == (0, "error" if failed else "skipped", "::warning")
+    assert delivered("perturbed") == (perturbed, *(("error", "::error") if perturbed else ("skipped", "::warning")))
+    assert delivered("inconclusive") == (inconclusive, "error", "::error")
+    assert delivered("perturbed", "inconclusive") == (3, "error", "::error")
+    document = verdict_document(data)
+    jsonschema.validate(document, json.loads(command("schema", "verdicts").output))
+    assert (document["valid"], document["invalidating"]) == (False, [told])
+    assert document["failed_controls"] == ({failed: told} if failed else {})
+
+
+def test_findings_of_two_campaigns_are_told_once_each() -> None:
+    """A directory that is compared with itself has each sentence twice."""
+    assert [one.name for one in invalidations_of(("a", "b", "a"), {"null control": "b"})] == [
+        "finding 1",
+        "null control",
+    ]
 
 
 @pytest.mark.slow
