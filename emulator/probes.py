@@ -7,7 +7,7 @@ instrumentation is compared with.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,11 +53,17 @@ class EventCounter:
 
     ``events``: for each kind, the addresses of instructions whose executions are summed (an address given twice counts
     twice), and half-open address ranges: a store counts for its kind when its first byte lies in one of them.
+    ``uncounted_code``: half-open address ranges of the code whose stores count for no kind.
     """
 
     selection = TraceSelection(blocks=True, addresses=True, exact_stop=True)
 
-    def __init__(self, events: Sequence[tuple[Sequence[int], Sequence[tuple[int, int]]]]) -> None:
+    def __init__(
+        self,
+        events: Sequence[tuple[Sequence[int], Sequence[tuple[int, int]]]],
+        uncounted_code: Iterable[tuple[int, int]] = (),
+    ) -> None:
+        self._uncounted_code = tuple(uncounted_code)
         self._weights: list[dict[int, int]] = []
         for pcs, _ in events:
             self._weights.append({})
@@ -106,6 +112,8 @@ class EventCounter:
         before = np.cumsum(accesses) - accesses
         slots = before - np.repeat(before[np.cumsum(counts) - counts], counts)
         stores = (rows["access"] & ACCESS_STORE) != 0
+        for low, high in self._uncounted_code:
+            stores &= (rows["pc"] < low) | (rows["pc"] >= high)
         per_block = np.bincount(block[stores], minlength=len(blocks))
         self._store_slots = np.concatenate([self._store_slots, slots[stores]])
         self._first_store = np.concatenate([self._first_store, self._first_store[-1] + np.cumsum(per_block)])

@@ -53,11 +53,14 @@ class AddressRange(NamedTuple):
 
 
 class ProbePlaces(NamedTuple):
-    """What a probe counts: executions of ``instructions`` (addresses), and stores to ``stores``."""
+    """What a probe counts: executions of ``instructions`` (addresses), and stores to ``stores``.
+
+    ``uncounted_code``: code whose stores no probe of the run counts."""
 
     name: str
     instructions: tuple[int, ...]
     stores: tuple[AddressRange, ...]
+    uncounted_code: tuple[AddressRange, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -188,8 +191,8 @@ class RunSpec:
         fields["noise"] = RunNoise(**fields["noise"])
         fields["counters"] = tuple(CounterPlace(*place) for place in fields["counters"])
         fields["probes"] = tuple(
-            ProbePlaces(name, instructions, tuple(AddressRange(*addresses) for addresses in stores))
-            for name, instructions, stores in fields["probes"]
+            ProbePlaces(name, instructions, *(tuple(AddressRange(*ends) for ends in ranges) for ranges in places))
+            for name, instructions, *places in fields["probes"]
         )
         if fields["intervention"] is not None:
             fields["intervention"] = Intervention(

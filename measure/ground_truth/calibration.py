@@ -27,7 +27,7 @@ from emulator.pmu import CSR_CONTROL, CSR_FIRST_HPM, CSR_LAST_HPM
 from emulator.probes import EventCounter
 from instrumenter.sampler_format import TRACE_PATH
 from measure.errors import MeasureError, ended_with
-from measure.ground_truth.reference_events import Kind, candidates, kind_of, shared
+from measure.ground_truth.reference_events import Kind, candidates, code_of_copies, kind_of, shared
 from measure.result_files import write_atomically
 from measure.run_types import RunSpec
 from measure.runs.program_progress import EventCurve
@@ -173,7 +173,7 @@ def _check(machine: Machine, spec: RunSpec) -> None:
 
 def count_events(spec: RunSpec, kinds: Sequence[Kind]) -> tuple[list[int], int]:
     """Number of events of each kind in a whole run without a timing model, and the run's instructions."""
-    counter = EventCounter(kinds)
+    counter = EventCounter(kinds, code_of_copies(load_image(program_of(spec))))
     with _machine(spec, counter) as machine:
         machine.run()
         _check(machine, spec)
@@ -184,7 +184,7 @@ def _observe(spec: RunSpec, reference_events: Sequence[str], common: Sequence[st
     """Run ``spec`` and observe it every ``step`` instructions; ``common``: kinds that are counted one by one, too."""
     image = load_image(program_of(spec))
     kinds = [kind_of(image, reference_events), *(kind_of(image, [name]) for name in common)]
-    counter = EventCounter(kinds)
+    counter = EventCounter(kinds, code_of_copies(image))
     places = []
     for metric, symbol, offset in spec.counters:
         found = image.find_symbol(symbol)

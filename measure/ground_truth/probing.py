@@ -11,7 +11,7 @@ from pathlib import Path
 
 from emulator.linux.loader.elf import ElfImage, load_image
 from measure.ground_truth.calibration import Calibration, count_events
-from measure.ground_truth.reference_events import Kind, kind_of
+from measure.ground_truth.reference_events import Kind, code_of_copies, kind_of
 from measure.run_types import BASELINE, AddressRange, ProbePlaces, RunSpec
 from measure.runs.builds import catalogue_entry
 from measure.runs.campaign_model import Campaign
@@ -166,9 +166,10 @@ class Probing:
         wanted = self._metrics.exact if plain else [counter.metric for counter in spec.counters]
         kinds = {PROGRESS: kind_of(image, self._calibration.reference_events)}
         kinds |= self._metrics.in_program(image, wanted, plain)
-        return replace(spec, probes=tuple(_places(name, kind) for name, kind in kinds.items()))
+        uncounted = tuple(AddressRange(*ends) for ends in code_of_copies(image))
+        return replace(spec, probes=tuple(_places(name, kind, uncounted) for name, kind in kinds.items()))
 
 
-def _places(name: str, kind: Kind) -> ProbePlaces:
+def _places(name: str, kind: Kind, uncounted_code: tuple[AddressRange, ...]) -> ProbePlaces:
     instructions, stores = kind
-    return ProbePlaces(name, instructions, tuple(AddressRange(*addresses) for addresses in stores))
+    return ProbePlaces(name, instructions, tuple(AddressRange(*addresses) for addresses in stores), uncounted_code)

@@ -4,6 +4,9 @@ The source determines calls of functions and stores to named variables and to th
 program on one input, unless the compiler inlined a call or merged two stores in only some builds. The compiler's
 choices are not guessed: a candidate becomes a reference event when it happens equally often in all builds
 (`measure.ground_truth.calibration`). Reference events are identified by name, since addresses differ between builds.
+
+Stores of memcpy and its like are none: how many make a copy depends on how the data are aligned, which differs between
+code layouts of one build.
 """
 
 from __future__ import annotations
@@ -17,6 +20,12 @@ from measure.errors import MeasureError
 
 HEAP = "heap"
 _OURS = "__measure"
+_COPIES = frozenset((
+    "memcpy", "memmove", "memset", "mempcpy", "memccpy", "bzero", "strcpy", "strncpy", "strcat", "strncat", "strlcpy",
+    "strlcat", "stpcpy", "stpncpy", "wmemcpy", "wmemmove", "wmemset", "__memcpy", "__memmove", "__memset", "__mempcpy",
+    "__strcpy", "__stpcpy", "__stpncpy",
+))  # fmt: skip
+"""Functions of libraries that store words or bytes, as data are aligned."""
 
 Kind = tuple[tuple[int, ...], tuple[tuple[int, int], ...]]
 """An event as `emulator.probes.EventCounter` takes it: addresses of instructions, and address ranges of stores."""
@@ -39,6 +48,15 @@ def candidates(image: ElfImage) -> dict[str, Kind]:
     heap_end = STACK_TOP - Layout().stack_bytes - STACK_GUARD_BYTES
     found[HEAP] = (), ((page_ceiling(image.end), heap_end),)
     return found
+
+
+def code_of_copies(image: ElfImage) -> list[tuple[int, int]]:
+    """Address ranges of the functions whose stores are no reference events."""
+    return [
+        (symbol.address, symbol.address + symbol.size_bytes)
+        for symbol in image.symbols
+        if symbol.is_function and symbol.name in _COPIES
+    ]
 
 
 def kind_of(image: ElfImage, names: Iterable[str]) -> Kind:

@@ -338,7 +338,8 @@ class _Probes:
 
     def __init__(self, spec: RunSpec, pmu: Pmu) -> None:
         self._pmu = pmu
-        self._counter = EventCounter([(probe.instructions, probe.stores) for probe in spec.probes])
+        uncounted = {ends for probe in spec.probes for ends in probe.uncounted_code}
+        self._counter = EventCounter([(probe.instructions, probe.stores) for probe in spec.probes], uncounted)
         self._totals: list[NDArray[np.int64]] = []
         self._counters: CounterTotals | None = None
         self._counts: list[list[int]] = []

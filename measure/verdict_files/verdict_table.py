@@ -38,7 +38,7 @@ class Invalidation:
 
 
 def invalidations_of(invalidating: Sequence[str], failed_controls: Mapping[str, str]) -> tuple[Invalidation, ...]:
-    """An invalidation for each sentence of ``invalidating``. ``failed_controls``: those of them on controls, by name."""
+    """One for each sentence of ``invalidating``. ``failed_controls``: those of them on controls, by name."""
     controls = {text: name for name, text in failed_controls.items()}
     return tuple(
         Invalidation(controls.get(text, f"finding {number}"), text, text in controls)

@@ -13,7 +13,7 @@ from instrumenter.spec.software_metrics import MetricSpec
 from tests.instrumenter.test_counter_forms import counts_of
 
 
-def built(folder: Path, text: str, flag: str = "-O1", **metrics: dict[str, Any]) -> Build:
+def built(folder: Path, text: str, flag: str = "-O1", /, **metrics: dict[str, Any]) -> Build:
     """The program ``text`` with counters."""
     source = folder / "demo.cpp"
     source.write_text(text)

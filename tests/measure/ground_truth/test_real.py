@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from emulator.machine import Machine
 from measure.analysis.stored_runs import load_results
 from measure.campaign.run_command import make_campaign, read_campaign
 from measure.errors import CampaignError
-from measure.ground_truth.calibration import calibrate
+from measure.ground_truth.calibration import calibrate, count_events
 from measure.ground_truth.prepare import SAMPLED, load_prepared, prepare
 from measure.ground_truth.reference_events import HEAP, candidates, kind_of
 from measure.ground_truth.sampler import other_mode
@@ -72,6 +73,39 @@ def planned(folder: Path, mode: str = "ideal") -> tuple[Plan, object, Path]:
     path.write_text(CAMPAIGN.format(machine=ROOT / "configs" / "machines" / "desktop.yaml", mode=mode))
     campaign, document = load_campaign(path)
     return make_plan(campaign, document, lambda text: None), document, path
+
+
+COPIES = """
+#include <string.h>
+char odd[3] = "ab", from[61] = "from", more[7] = "more", to[61], last[5];
+int main(void) {
+    for (int n = 0; n < 400; n++) {
+        memcpy(to, from, sizeof to); memset(last, n, sizeof last);
+        from[n % 61] += odd[n % 3] + to[n % 60] + more[n % 7] + last[n % 5];
+    }
+    return from[5] == 1;
+}
+"""
+
+
+def test_copies_make_the_same_reference_events_in_every_code_layout(tmp_path: Path) -> None:
+    """The stores of memcpy to a variable differed by alignment, and true positions were 12 records off."""
+    (tmp_path / "tiny.c").write_text(COPIES)
+    text = CAMPAIGN.format(machine=ROOT / "configs" / "machines" / "desktop.yaml", mode="ideal")
+    text = re.sub(r"software_metrics:.*heavy[^\n]*\n", "", text, flags=re.DOTALL).replace("ground_truth: true\n", "")
+    (tmp_path / "c.yaml").write_text(text.replace("code_layouts: 2", "code_layouts: each run"))
+    plan = make_plan(*load_campaign(tmp_path / "c.yaml"), lambda text: None)
+    (spec,) = (one for one in plan.specs if one.variant == BASELINE and one.replicate == 0)
+    counted, executed = set(), set()
+    for seed in range(6):
+        image = load_image(program_of(replace(spec, layout_seed=seed)))
+        kinds = candidates(image)
+        names = [name for name in kinds if name.removeprefix("store ") in ("to", "from", "last", "odd", "more")]
+        totals, instructions = count_events(replace(spec, layout_seed=seed), [kinds[name] for name in sorted(names)])
+        counted.add(tuple(totals))
+        executed.add(instructions)
+    assert len(executed) > 1  # memcpy itself goes other ways
+    assert counted == {(400, 2000, 0, 0, 0)}  # by name: from, last, which the compiler sets byte by byte, and others
 
 
 @pytest.fixture(scope="module")
