@@ -23,7 +23,7 @@ from emulator.engine.instrument.followed_lines import FollowedLines
 from emulator.engine.oracle import Hooks
 from emulator.engine.translator import OPTIMISE_EXECUTIONS, Translator
 from emulator.errors import RestoreError
-from emulator.events import NOTHING, BlockFacts, Consumer, TraceSelection
+from emulator.events import FIRST_PROGRAM, NOTHING, BlockFacts, Consumer, TraceSelection
 from emulator.execution.address_space import AddressSpace
 from emulator.execution.counter_totals import CounterTotals
 from emulator.execution.deadlines import Deadlines
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from emulator.engine.instrument.held_targets import HeldTargets
     from emulator.execution.intervals import Intervals, IntervalWatcher
     from emulator.execution.snapshot import Snapshot
+    from emulator.linux.kernel.tasks import Process
 
 DEFAULT_CLOCK_HZ = 1_000_000_000
 
@@ -170,6 +171,17 @@ class Machine:
     @property
     def process(self) -> ProcessImage:
         return self._guest.program
+
+    @property
+    def programs(self) -> dict[int, ProcessImage]:
+        """The programs that processes have begun, by the numbers that ``program`` of block facts has: the first one,
+        and all that begin from the first use of this on; a live view."""
+        return self._guest.address_spaces.programs()
+
+    def program_of(self, process: Process) -> int:
+        """The number of the program that ``process``, which has not ended, executes."""
+        space = self._guest.address_spaces.get(process.memory)
+        return FIRST_PROGRAM if space is None else space.program
 
     @property
     def image(self) -> ElfImage:
