@@ -9,7 +9,7 @@ one cycle of a 1 GHz clock.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from emulator.engine.instrument.held_targets import HeldTargets
     from emulator.execution.intervals import Intervals, IntervalWatcher
     from emulator.execution.snapshot import Snapshot
+    from emulator.linux.kernel.signals import SignalInfo
     from emulator.linux.kernel.tasks import Process
 
 DEFAULT_CLOCK_HZ = 1_000_000_000
@@ -118,7 +119,7 @@ class Machine:
         self.clock_hz = clock_hz
         space = AddressSpace(memory)
         self.facts: BlockFacts = space.cache.facts
-        events = GuestEvents()
+        self._events = events = GuestEvents()
         self._observers = Observers(self.hart, self.facts, core, consumers, events)
         self._time = time = VirtualTime(core, clock_hz, self._observers.drain)
         kernel = LinuxKernel(
@@ -231,6 +232,11 @@ class Machine:
         ``where``: selects hooks beside those that observers select. The hooks themselves may call this method.
         """
         self._observers.call_hooks(hooks, where)
+
+    def watch_signals(self, watcher: Callable[[SignalInfo], bool] | None) -> None:
+        """Call ``watcher`` before each signal that the guest handles, or that ends it, is delivered to the running
+        thread; it returns whether to deliver it. None: no watcher."""
+        self._events.signal_watcher = watcher
 
     def drain(self) -> None:
         """Pass the record so far to the consumers, who may call `observe` meanwhile."""
