@@ -10,7 +10,8 @@ execution order; for each executed block::
 
     block_id, address, address, ...      one effective address per memory access, in program order
 
-An atomic read-modify-write is one access (flags LOAD|STORE). The outcome of a branch and the target of an
+An atomic read-modify-write is one access (flags LOAD|STORE); a store-conditional is a store, also when it fails. The
+outcome of a branch and the target of an
 indirect jump are given by the block that follows. The guest address space is 2 GiB, so an address fits a word.
 
 Blocks in the record are whole: a block in which an access of the guest faults is not in the record.
@@ -26,7 +27,7 @@ the instruction set, the translator and the timing models never mention one anot
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property
 from typing import ClassVar, Protocol, runtime_checkable
@@ -35,6 +36,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 MAX_BLOCK_INSTRUCTIONS = 64
+# The number of the program that the guest begins with. Programs that it executes lie at the same addresses, so an
+# address that somebody gives is meant in this program's processes only, unless it is said otherwise.
+FIRST_PROGRAM = 0
+LAST_PROGRAM = (1 << 16) - 1  # this and all later ones
 
 
 class OpClass(IntEnum):
@@ -91,7 +96,7 @@ BLOCK_DTYPE = np.dtype(
         ("n_accesses", "u4"),  # words that follow the block id in the stream
         ("terminator", "u1"),  # OpClass of the last instruction
         ("target_known", "u1"),  # 1 when the taken target below is static
-        ("pad", "u2"),
+        ("program", "u2"),  # the program that its process executes, numbered in the order of their beginnings
         ("target_pc", "u4"),  # static taken target of a branch, jump or call
     ]
 )
@@ -127,7 +132,8 @@ COLUMN_TYPES = {
     "rs3": "u8",
     "rd": "u8",  # the destination register, after it has executed
 }
-Ranges = tuple[tuple[int, int], ...]  # half-open ranges of guest addresses, ascending
+# Half-open ranges of guest addresses, ascending. Where they select code, it is code of the first program's processes.
+Ranges = tuple[tuple[int, int], ...]
 
 
 class BlockFacts:
@@ -156,8 +162,10 @@ class BlockFacts:
         instructions: list[tuple[int, int, int, int, int, int, int, int, int]],
         target_pc: int | None,
         words: Sequence[int] = (),
+        program: int = FIRST_PROGRAM,
     ) -> int:
-        """Add a block from its instruction rows (fields of INSTRUCTION_DTYPE in order) and return its id."""
+        """Add a block of ``program`` from its instruction rows (fields of INSTRUCTION_DTYPE in order) and return its
+        id."""
         count = len(instructions)
         self.reserve(count)
         first = self.n_instructions
@@ -173,7 +181,7 @@ class BlockFacts:
             sum(1 for row in instructions if row[3]),
             last[2],
             target_pc is not None,
-            0,
+            program,
             target_pc or 0,
         )
         return self.add(1, count)
@@ -226,7 +234,8 @@ class Watch:
     """A function or column set that gets ``fields`` of selected instructions inside translations.
 
     ``place``: identifies its owner; ``state``: host address of the memory that it writes; ``kinds`` (values of
-    `OpClass`), ``mnemonics``: the instructions, selected by either; ``ranges``: guest addresses, () for everywhere.
+    `OpClass`), ``mnemonics``: the instructions, selected by either; ``ranges``: guest addresses, () for everywhere;
+    ``first_program``: whether only instructions of the first program's processes are selected, as with ``ranges``.
     """
 
     place: int
@@ -234,7 +243,13 @@ class Watch:
     kinds: tuple[int, ...]
     mnemonics: tuple[str, ...]
     ranges: Ranges
+    first_program: bool = False
     state: int = field(compare=False, repr=False)
+
+    @property
+    def is_everywhere(self) -> bool:
+        """Whether it selects instructions of all programs."""
+        return not self.ranges and not self.first_program
 
     def takes(self, mnemonic: str, op_class: int, pc: int) -> bool:
         """Whether it selects an instruction with that mnemonic and class at ``pc``."""
@@ -281,6 +296,20 @@ class TraceSelection:
     def columns(self) -> tuple[ColumnSet, ...]:
         """The columns among ``inline``."""
         return tuple(one for one in self.inline if isinstance(one, ColumnSet))
+
+    @cached_property
+    def elsewhere(self) -> TraceSelection:
+        """What is selected of processes that execute another program than the first: not what is selected by
+        address."""
+        hooks = () if self.hook_ranges else self.hooks
+        inline = tuple(one for one in self.inline if one.is_everywhere)
+        if hooks == self.hooks and inline == self.inline:
+            return self
+        return replace(self, hooks=hooks, hook_ranges=(), inline=inline)
+
+    def in_program(self, program: int) -> TraceSelection:
+        """What is selected of processes that execute ``program``."""
+        return self if program == FIRST_PROGRAM else self.elsewhere
 
     @property
     def delivers(self) -> bool:

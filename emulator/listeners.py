@@ -39,5 +39,8 @@ class GuestListener(Protocol):
     def process_changed(self) -> None:
         """`Guest` runs another process, or the process has changed which faults it catches."""
 
+    def signal_due(self, info: Any) -> bool:
+        """`LinuxKernel` is about to deliver a signal, `SignalInfo`, to the current thread; False discards it."""
+
     def selection_changed(self) -> None:
         """`Observers` have another selection."""

@@ -9,7 +9,7 @@ one cycle of a 1 GHz clock.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,7 @@ from emulator.engine.instrument.followed_lines import FollowedLines
 from emulator.engine.oracle import Hooks
 from emulator.engine.translator import OPTIMISE_EXECUTIONS, Translator
 from emulator.errors import RestoreError
-from emulator.events import NOTHING, BlockFacts, Consumer, TraceSelection
+from emulator.events import FIRST_PROGRAM, NOTHING, BlockFacts, Consumer, TraceSelection
 from emulator.execution.address_space import AddressSpace
 from emulator.execution.counter_totals import CounterTotals
 from emulator.execution.deadlines import Deadlines
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from emulator.engine.instrument.held_targets import HeldTargets
     from emulator.execution.intervals import Intervals, IntervalWatcher
     from emulator.execution.snapshot import Snapshot
+    from emulator.linux.kernel.signals import SignalInfo
+    from emulator.linux.kernel.tasks import Process
 
 DEFAULT_CLOCK_HZ = 1_000_000_000
 
@@ -117,7 +119,7 @@ class Machine:
         self.clock_hz = clock_hz
         space = AddressSpace(memory)
         self.facts: BlockFacts = space.cache.facts
-        events = GuestEvents()
+        self._events = events = GuestEvents()
         self._observers = Observers(self.hart, self.facts, core, consumers, events)
         self._time = time = VirtualTime(core, clock_hz, self._observers.drain)
         kernel = LinuxKernel(
@@ -172,6 +174,17 @@ class Machine:
         return self._guest.program
 
     @property
+    def programs(self) -> dict[int, ProcessImage]:
+        """The programs that processes have begun, by the numbers that ``program`` of block facts has: the first one,
+        and all that begin from the first use of this on; a live view."""
+        return self._guest.address_spaces.programs()
+
+    def program_of(self, process: Process) -> int:
+        """The number of the program that ``process``, which has not ended, executes."""
+        space = self._guest.address_spaces.get(process.memory)
+        return FIRST_PROGRAM if space is None else space.program
+
+    @property
     def image(self) -> ElfImage:
         return self._guest.program.image
 
@@ -219,6 +232,11 @@ class Machine:
         ``where``: selects hooks beside those that observers select. The hooks themselves may call this method.
         """
         self._observers.call_hooks(hooks, where)
+
+    def watch_signals(self, watcher: Callable[[SignalInfo], bool] | None) -> None:
+        """Call ``watcher`` before each signal that the guest handles, or that ends it, is delivered to the running
+        thread; it returns whether to deliver it. None: no watcher."""
+        self._events.signal_watcher = watcher
 
     def drain(self) -> None:
         """Pass the record so far to the consumers, who may call `observe` meanwhile."""

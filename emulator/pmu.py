@@ -64,8 +64,13 @@ _E = Event
 _PRESETS = (
     _preset("PAPI_TOT_CYC", "cycles", "Total cycles", _E.CYCLES),
     _preset("PAPI_TOT_INS", "instructions", "Instructions completed", _E.INSTRUCTIONS),
-    _preset("PAPI_LD_INS", "instructions", "Load instructions, atomics included", _E.LOADS),
-    _preset("PAPI_SR_INS", "instructions", "Store instructions, atomics included", _E.STORES),
+    _preset("PAPI_LD_INS", "instructions", "Load instructions, atomics included, but no store-conditionals", _E.LOADS),
+    _preset(
+        "PAPI_SR_INS",
+        "instructions",
+        "Store instructions, atomics included, and store-conditionals, also those that fail",
+        _E.STORES,
+    ),
     _preset("PAPI_LST_INS", "instructions", "Load and store instructions, atomics once", _E.L1D_ACCESSES),
     _preset("PAPI_SYC_INS", "instructions", "Synchronisation: atomics and fences", _E.ATOMICS, _E.FENCES),
     _preset("PAPI_BR_INS", "instructions", "Control transfers of every kind", _E.BRANCHES),

@@ -2,7 +2,8 @@
 
 `BlockCounter` counts executions of blocks, from which the executions of any instruction follow; `EventCounter` counts
 many kinds of executions, and of stores into address ranges, at once. The counts are exact: the ground truth that
-instrumentation is compared with.
+instrumentation is compared with. Addresses are those of the program that the guest begins with: what processes do that
+execute another program does not count for them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from emulator.events import ACCESS_STORE, BlockFacts, TraceSelection
+from emulator.events import ACCESS_STORE, FIRST_PROGRAM, BlockFacts, TraceSelection
 
 
 class BlockCounter:
@@ -37,10 +38,11 @@ class BlockCounter:
         self.executions[: len(counted)] += counted
 
     def executions_by_pc(self, facts: BlockFacts) -> dict[int, int]:
-        """How often the instruction at each executed address was executed."""
+        """How often the program's instruction at each executed address was executed."""
         blocks, instructions = facts.blocks, facts.instructions
         totals: dict[int, int] = {}
-        for number in np.flatnonzero(self.executions[: facts.n_blocks]):
+        is_own = blocks["program"] == FIRST_PROGRAM
+        for number in np.flatnonzero(is_own & (self.executions[: facts.n_blocks] != 0)):
             count = int(self.executions[number])
             first = int(blocks["first_instruction"][number])
             for pc in instructions["pc"][first : first + int(blocks["n_instructions"][number])]:
@@ -111,7 +113,8 @@ class EventCounter:
         accesses = rows["access"] != 0
         before = np.cumsum(accesses) - accesses
         slots = before - np.repeat(before[np.cumsum(counts) - counts], counts)
-        stores = (rows["access"] & ACCESS_STORE) != 0
+        is_own = (blocks["program"] == FIRST_PROGRAM)[block]
+        stores = is_own & ((rows["access"] & ACCESS_STORE) != 0)
         for low, high in self._uncounted_code:
             stores &= (rows["pc"] < low) | (rows["pc"] >= high)
         per_block = np.bincount(block[stores], minlength=len(blocks))
@@ -121,7 +124,7 @@ class EventCounter:
         found = np.zeros((len(self._weights), len(blocks)), np.int64)
         for kind, weights in enumerate(self._weights):
             if weights:
-                wanted = np.flatnonzero(np.isin(rows["pc"], np.fromiter(weights, np.uint32)))
+                wanted = np.flatnonzero(is_own & np.isin(rows["pc"], np.fromiter(weights, np.uint32)))
                 np.add.at(found[kind], block[wanted], [weights[int(pc)] for pc in rows["pc"][wanted]])
         some = np.flatnonzero(found.any(axis=0))
         self._blocks = np.concatenate([self._blocks, known + some])

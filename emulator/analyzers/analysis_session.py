@@ -20,7 +20,7 @@ from emulator.analyzers.hook_context import HookContext
 from emulator.analyzers.objects import Objects
 from emulator.engine.instrument.columns import ColumnMemory
 from emulator.errors import EmulatorError
-from emulator.events import NOTHING, BlockFacts, InlineCall, OpClass, Ranges, TraceSelection
+from emulator.events import FIRST_PROGRAM, NOTHING, BlockFacts, InlineCall, OpClass, Ranges, TraceSelection
 from emulator.execution.record import BATCH_EVENTS
 
 if TYPE_CHECKING:
@@ -180,7 +180,9 @@ class Session:
 
     def enter(self, block: Block) -> None:
         was_paused = self._paused
-        for pc in block.pcs:
+        facts = self.machine.facts
+        is_own = facts.blocks["program"][block.number] == FIRST_PROGRAM
+        for pc in block.pcs if is_own else ():
             if pc in self._stops:
                 self._stops.pop(pc)()
                 self._stale = True
@@ -189,12 +191,12 @@ class Session:
         if was_paused and not self._paused and self._running and self._interval_instructions:
             raise _Resumed
         self._calls = {}
-        first = int(self.machine.facts.blocks["first_instruction"][block.number])
+        first = int(facts.blocks["first_instruction"][block.number])
         for n, (pc, instruction) in enumerate(zip(block.pcs, block.instructions, strict=True)):
-            op_class = self.machine.facts.instructions["op_class"][first + n]
+            op_class = facts.instructions["op_class"][first + n]
             for analyzer, kinds, mnemonics, ranges in self._calling:
                 is_kind = op_class in kinds or instruction.row.mnemonic in mnemonics
-                if is_kind and (not ranges or any(low <= pc < high for low, high in ranges)):
+                if is_kind and (not ranges or (is_own and any(low <= pc < high for low, high in ranges))):
                     self._calls.setdefault(pc, []).append(analyzer)
 
     def before(self, pc: int, instruction: Instruction) -> None:
@@ -251,7 +253,8 @@ class Session:
                 selection = _parsed(analyzer.selection)
                 columns = selection.columns(self.ranges_of(selection), number)
                 memory = self._memory(number, columns.fields)
-                merged |= TraceSelection(inline=(replace(columns, state=memory.address),))
+                columns = replace(columns, first_program=analyzer.first_program, state=memory.address)
+                merged |= TraceSelection(inline=(columns,))
                 readers.append((analyzer, memory))
             if analyzer.inline:
                 merged |= TraceSelection(inline=tuple(self._inline_calls(analyzer)))

@@ -66,6 +66,8 @@ class Analyzer:
 
     ``selection``: the events that `consume` gets, as text or `Selection`; "" for none. ``function``: a numba function
     ``function(state, *columns)`` that is called with each batch instead of `consume`; ``state``: its first argument.
+    ``first_program``: whether events of the program that the guest began with are enough, without those of programs
+    that its processes execute; what `selection` and the others select by address is of that program in any case.
     ``inline``: the instructions at which translations call `inline_before` and `inline_after`, and the fields that
     these get; ``inline_before``, ``inline_after``: numba functions ``f(state, *fields)`` of uint64 numbers;
     `inline_before` does not get the fields that are known only after execution (value, taken, target, rd). Further
@@ -100,6 +102,7 @@ class Analyzer:
     selection: str | Selection = ""
     function: Callable[..., Any] | None = None
     state: Any = None
+    first_program: bool = False
     trace: TraceSelection = NOTHING
     inline: str | Selection = ""
     inline_before: Callable[..., Any] | None = None

@@ -6,7 +6,8 @@ active, and pops the frames above its innermost one. A jump to the entry of anot
 returns with its caller. In a recursion only the outermost call counts.
 
 Each task has its own stack, and time of its own; that of a new process is its parent's when it gets the hart, which is
-soon right. A signal handler is called by the function that it interrupts.
+soon right. A signal handler is called by the function that it interrupts. A program that a process executes begins with
+an empty stack, and its functions have its name behind theirs: ``main [ls]``.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from emulator.analyzers.callgraph_kernel import (
     walk,
 )
 from emulator.errors import EmulatorError
-from emulator.events import BlockFacts
+from emulator.events import FIRST_PROGRAM, BlockFacts
 from emulator.linux.kernel.scheduler import Scheduler
 
 _MOST_CALLERS = 4  # of a function, in the report
@@ -41,6 +42,7 @@ class _Task:
         self.job = np.array([0, 0, -1], np.int64)
         self.stack = np.zeros((MAX_DEPTH, 5), np.int64)  # of which only pages that are used take memory
         self.active = np.zeros(0, np.int64)
+        self.program = -1  # of the last block
 
     def copy(self) -> _Task:
         """That of a process that this task has started: the same functions are active, from now on."""
@@ -50,6 +52,7 @@ class _Task:
         made.stack[:depth] = self.stack[:depth]
         made.stack[:depth, SINCE] = 0
         made.active = self.active.copy()
+        made.program = self.program
         return made
 
 
@@ -76,14 +79,22 @@ class CallGraph(Analyzer):
     def consume_blocks(self, facts: BlockFacts, blocks: NDArray[np.uint32]) -> None:
         self._add_blocks(facts)
         task = self._task
-        if not walk(task.job, task.stack, self._blocks, task.active, self._edges, self._inclusive, blocks):
-            raise _too_many_pairs()
+        programs = facts.blocks["program"][blocks].astype(np.int64)
+        begins = np.flatnonzero(np.diff(programs, prepend=task.program))  # of another program
+        for part in np.split(blocks, begins):
+            if len(part) and (program := int(facts.blocks["program"][part[0]])) != task.program:
+                self._unwind(task)
+                task.job[LAST], task.program = -1, program
+            if not walk(task.job, task.stack, self._blocks, task.active, self._edges, self._inclusive, part):
+                raise _too_many_pairs()
         np.add.at(self._own, self._blocks[blocks, 4], self._blocks[blocks, 2])
 
     def interrupted(self, pc: int) -> None:
         kernel, hart, task = self.machine.kernel, self.machine.hart, self._task
-        function, is_entry = self._function(pc)
-        handler, _ = self._function(hart.pc)
+        thread = kernel.scheduler.thread(self._tid)
+        program = task.program if thread is None else self.machine.program_of(thread.process)
+        function, is_entry = self._function(pc, max(program, FIRST_PROGRAM))
+        handler, _ = self._function(hart.pc, self.machine.program_of(kernel.process))
         self._grow()
         fits = task.job[LAST] < 0 or transfer(
             task.job, task.stack, self._blocks, task.active, self._edges, self._inclusive, pc, function, is_entry
@@ -114,16 +125,17 @@ class CallGraph(Analyzer):
     def _add_blocks(self, facts: BlockFacts) -> None:
         """Add the blocks discovered since the last call to the tables."""
         new = facts.blocks[len(self._blocks) :]
-        functions = [self._function(pc) for pc in new["pc"].tolist()]
+        places = zip(new["pc"].tolist(), new["program"].tolist(), strict=True)
+        functions = [self._function(pc, program) for pc, program in places]
         columns = [new[name] for name in ("pc", "end_pc", "n_instructions", "terminator")]
         more_blocks = np.column_stack([*columns, np.array(functions, np.int64).reshape(-1, 2)])
         self._blocks = np.concatenate([self._blocks, more_blocks.astype(np.int64)])
         self._grow()
 
-    def _function(self, pc: int) -> tuple[int, bool]:
-        """The number of the function at ``pc``, and whether it begins there."""
-        function = self.session.objects.function_at(pc)
-        number = self._numbers.setdefault(self.session.objects.name_of(pc), len(self._numbers))
+    def _function(self, pc: int, program: int) -> tuple[int, bool]:
+        """The number of the function of ``program`` at ``pc``, and whether it begins there."""
+        function = self.session.objects.function_at(pc, program)
+        number = self._numbers.setdefault(self.session.objects.name_of(pc, program), len(self._numbers))
         return number, function is not None and function.address == pc
 
     def _grow(self) -> None:

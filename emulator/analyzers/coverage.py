@@ -21,7 +21,8 @@ from emulator.events import TraceSelection
 class Coverage(Analyzer):
     """Line, function and branch coverage to the file ``out``. Needs debug information. With ``branches=0`` branches are
     left out, and no branch events are recorded: block counts are enough. The sources of the compiler's C and C++
-    libraries are left out, except with ``libraries=1`` or where ``--select`` says what to cover.
+    libraries are left out, except with ``libraries=1`` or where ``--select`` says what to cover. Processes that
+    execute another program do not count.
 
     The count of a line is the largest execution count of its instructions in a function, added up over the functions
     that have copies of it: instances of a template, and those that it is inlined into. Where one function has several
@@ -30,6 +31,7 @@ class Coverage(Analyzer):
     """
 
     trace = TraceSelection(counts=True)
+    first_program = True
 
     def __init__(self, out: str = "coverage.info", test: str = "", branches: int = 1, libraries: int = 0) -> None:
         self.out, self.test = Path(out), test
@@ -51,10 +53,9 @@ class Coverage(Analyzer):
             self.selection = replace(given, classes=("branch",), fields=("pc", "taken"))
 
     def begin(self) -> None:
-        if not any(self._is_covered(row.file) for row in self.machine.image.line_rows()):
-            raise EmulatorError(
-                f"{self.machine.image.name}: no debug information for line coverage; compile it with -g"
-            )
+        image = self.session.objects.images[0]
+        if not any(self._is_covered(row.file) for row in image.line_rows()):
+            raise EmulatorError(f"{image.name}: no debug information for line coverage; compile it with -g")
         self._executions = Executions(self.session)
 
     def end(self) -> None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from emulator.counterfactual.record_kernel import edit_record
 from emulator.errors import EmulatorError
-from emulator.events import ACCESS_ALONE, ACCESS_HIDDEN, ACCESS_NONE, BlockFacts, OpClass
+from emulator.events import ACCESS_ALONE, ACCESS_HIDDEN, ACCESS_NONE, FIRST_PROGRAM, BlockFacts, OpClass
 from emulator.timing.inorder import InOrderCore
 
 
@@ -25,7 +25,8 @@ class InterventionError(EmulatorError):
 
 @dataclass(frozen=True)
 class CounterfactualSettings:
-    """What the core does not see.
+    """What the core does not see. All addresses are those of the program that the guest begins with: processes that
+    execute another program are seen as they are, and all their instructions are progress.
 
     ``instructions``: addresses of the chosen instructions, none a control transfer; ``free``: they take no issue slots
     and count as nothing (their bytes are still fetched, where they lie between others); ``uncached``: their loads and
@@ -69,7 +70,9 @@ class CounterfactualCore:
         self._timed_length = np.zeros(0, np.int64)  # instructions of each block that take time
         self._first_kept = np.zeros(1, np.int64)  # by block: its first place in `_kept`; and the end
         self._kept = np.zeros(0, np.int64)  # places of accesses that the core sees, among those of their block
-        self._totals = np.zeros(2, np.int64)  # progress, and instructions that took time
+        self._is_moved = np.zeros(0, np.bool_)  # whether moves of addresses hold for each block
+        # Progress, instructions that took time, and the last block.
+        self._totals = np.array([0, 0, -1], np.int64)
 
     @property
     def cycles(self) -> int:
@@ -102,13 +105,15 @@ class CounterfactualCore:
         edited = np.empty(len(stream), np.uint32)
         length = edit_record(
             np.ascontiguousarray(stream, np.uint32), self._n_accesses, self._first_kept, self._kept, self._own_length,
-            self._timed_length, self._data.begins, self._data.distances, edited, self._totals,
+            self._timed_length, self._is_moved, self._data.begins, self._data.distances, edited, self._totals,
         )  # fmt: skip
         self._core.consume(self._facts, edited[:length])
 
     def interrupted(self, pc: int) -> None:
         """See `InOrderCore.interrupted`."""
-        self._core.interrupted(int(self._code.moved(np.array([pc]))[0]))
+        block = int(self._totals[2])
+        is_moved = block < 0 or bool(self._is_moved[block])
+        self._core.interrupted(int(self._code.moved(np.array([pc]))[0]) if is_moved else pc)
 
     def _add_blocks(self, facts: BlockFacts) -> None:
         """Edit the facts of new blocks."""
@@ -118,7 +123,9 @@ class CounterfactualCore:
         block = np.repeat(np.arange(len(blocks)), counts)
         place = np.arange(len(block)) - np.repeat(ends - counts, counts)
         rows = facts.instructions[blocks["first_instruction"].astype(np.int64)[block] + place].copy()
-        chosen = np.isin(rows["pc"], self._chosen)
+        is_own = blocks["program"] == FIRST_PROGRAM
+        self._is_moved = np.concatenate([self._is_moved, is_own])
+        chosen = is_own[block] & np.isin(rows["pc"], self._chosen)
         transfers = chosen & (rows["op_class"] >= OpClass.BRANCH) & (rows["op_class"] <= OpClass.INDIRECT_CALL)
         if transfers.any():
             at = int(rows["pc"][transfers][0])
@@ -132,7 +139,9 @@ class CounterfactualCore:
         self._kept = np.concatenate([self._kept, slots[seen]])
         self._first_kept = np.concatenate([self._first_kept, self._first_kept[-1] + np.cumsum(seen_per_block)])
         self._n_accesses = np.concatenate([self._n_accesses, blocks["n_accesses"].astype(np.int64)])
-        counted = np.isin(rows["pc"], self._progress_at) if len(self._progress_at) else ~chosen
+        counted = ~chosen
+        if len(self._progress_at):
+            counted = ~is_own[block] | np.isin(rows["pc"], self._progress_at)
         own = np.bincount(block[counted], minlength=len(blocks))
         self._own_length = np.concatenate([self._own_length, own])
         timed = np.bincount(block[~chosen], minlength=len(blocks)) if self._settings.free else counts
@@ -157,17 +166,19 @@ class CounterfactualCore:
         self, blocks: NDArray[np.void], rows: NDArray[np.void], block: NDArray[np.int64], firsts: NDArray[np.int64],
         takes_space: NDArray[np.bool_],
     ) -> None:  # fmt: skip
-        """Move blocks and the rows of their instructions; a block stays in one part, whatever the moves say. Rows that
-        take no space are fetched with the byte before them."""
+        """Move the program's blocks and the rows of their instructions; a block stays in one part, whatever the moves
+        say. Rows that take no space are fetched with the byte before them."""
         sizes = np.where(takes_space, rows["length_bytes"], 0).astype(np.int64)
         before = np.cumsum(sizes) - sizes
-        starts = self._code.moved(blocks["pc"].astype(np.int64))
+        is_own = blocks["program"] == FIRST_PROGRAM
+        begins, targets = (blocks[name].astype(np.int64) for name in ("pc", "target_pc"))
+        starts = np.where(is_own, self._code.moved(begins), begins)
         places = before - before[firsts][block]
         rows["pc"] = starts[block] + np.where(takes_space, places, np.maximum(places - 1, 0))
         rows["length_bytes"][~takes_space] = 1
         blocks["pc"] = starts
         blocks["end_pc"] = starts + np.bincount(block, sizes, minlength=len(blocks)).astype(np.int64)
-        blocks["target_pc"] = self._code.moved(blocks["target_pc"].astype(np.int64))
+        blocks["target_pc"] = np.where(is_own, self._code.moved(targets), targets)
 
 
 class _Moves:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emulator.counterfactual.progress_kernel import INSTRUCTIONS, LAST, NEXT, PROGRESS, follow_progress
-from emulator.events import BlockFacts, TraceSelection
+from emulator.events import FIRST_PROGRAM, BlockFacts, TraceSelection
 
 
 class Places(NamedTuple):
@@ -30,7 +30,8 @@ class Places(NamedTuple):
 
 
 class ProgressClock:
-    """An observer that counts the executions of the instructions at ``ticks``, addresses, as progress.
+    """An observer that counts the executions of the instructions at ``ticks``, addresses of the program that the guest
+    begins with, as progress; and those of all instructions of other programs.
 
     ``targets``: ascending, for `reached`; ``with_addresses``: whether another observer selects addresses, which are
     then in the record.
@@ -73,9 +74,9 @@ class ProgressClock:
             blocks = facts.blocks[known:]
             rows = facts.instructions_of(np.arange(known, facts.n_blocks))
             counts = blocks["n_instructions"].astype(np.int64)
-            ticks = np.bincount(
-                np.repeat(np.arange(len(blocks)), counts), np.isin(rows["pc"], self._ticks), minlength=len(blocks)
-            )
+            block = np.repeat(np.arange(len(blocks)), counts)
+            is_tick = np.isin(rows["pc"], self._ticks) | (blocks["program"][block] != FIRST_PROGRAM)
+            ticks = np.bincount(block, is_tick, minlength=len(blocks))
             accesses = blocks["n_accesses"].astype(np.int64) * self._with_addresses
             self._n_accesses = np.concatenate([self._n_accesses, accesses])
             self._length = np.concatenate([self._length, counts])

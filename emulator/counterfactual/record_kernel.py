@@ -14,27 +14,28 @@ INSIDE, OUTSIDE = 1, 2
 @kernel
 def edit_record(
     stream: Any, n_accesses: Any, first_kept: Any, kept: Any, own_length: Any, timed_length: Any,
-    begins: Any, distances: Any, edited: Any, totals: Any,
+    is_moved: Any, begins: Any, distances: Any, edited: Any, totals: Any,
 ) -> Integer:  # fmt: skip
     """Copy the record ``stream`` to ``edited`` with the kept accesses only, moved; returns the words written.
 
     Block b has ``n_accesses[b]`` accesses, of which those at ``kept[first_kept[b]:first_kept[b + 1]]`` are copied.
-    ``begins``, ``distances``: moves of addresses, the first begin 0. ``totals[0]`` grows by ``own_length[b]``,
-    ``totals[1]`` by ``timed_length[b]``.
+    ``begins``, ``distances``: moves of addresses, the first begin 0, of the accesses of blocks that ``is_moved`` marks.
+    ``totals[0]`` grows by ``own_length[b]``, ``totals[1]`` by ``timed_length[b]``; ``totals[2]`` becomes the last b.
     """
     n_moves = len(begins)
     position = 0
     written = 0
-    own, timed = np.int64(0), np.int64(0)
+    own, timed, last = np.int64(0), np.int64(0), np.int64(totals[2])
     while position < len(stream):
         block = np.int64(stream[position])
         edited[written] = stream[position]
         written += 1
         own += own_length[block]
         timed += timed_length[block]
+        last = block
         for slot in range(first_kept[block], first_kept[block + 1]):
             address = np.int64(stream[position + 1 + kept[slot]])
-            if n_moves > 1:
+            if n_moves > 1 and is_moved[block]:
                 low, high = 0, n_moves
                 while high - low > 1:
                     middle = (low + high) >> 1
@@ -48,6 +49,7 @@ def edit_record(
         position += 1 + n_accesses[block]
     totals[0] += own
     totals[1] += timed
+    totals[2] = last
     return written
 
 

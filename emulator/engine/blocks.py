@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from emulator.engine.address_tables import GUEST_SPACE, Table
 from emulator.engine.decode.block_interning import InternedBlocks
 from emulator.errors import EmulatorError
-from emulator.events import MAX_BLOCK_INSTRUCTIONS, BlockFacts, OpClass
+from emulator.events import FIRST_PROGRAM, MAX_BLOCK_INSTRUCTIONS, BlockFacts, OpClass
 from emulator.isa.decode import Instruction, decode
 from emulator.listeners import CodeListener
 
@@ -71,12 +71,14 @@ def facts_row(instruction: Instruction, pc: int) -> tuple[int, int, int, int, in
 
 class BlockCache:
     """Blocks by start address. ``fetch(pc)`` gives the raw bits at pc or raises a guest fault; ``on_illegal(pc, raw)``
-    gives the fault of an illegal instruction; ``listener`` gets a report of each block that `get` decodes."""
+    gives the fault of an illegal instruction; ``listener`` gets a report of each block that `get` decodes;
+    ``program``: the number of the program that the blocks are of."""
 
     def __init__(
         self, fetch: Callable[[int], int], on_illegal: Callable[[int, int], EmulatorError],
-        listener: CodeListener | None = None,
+        listener: CodeListener | None = None, program: int = FIRST_PROGRAM,
     ) -> None:  # fmt: skip
+        self.program = program
         self._fetch = fetch
         self._on_illegal = on_illegal
         self.facts = BlockFacts()
@@ -195,13 +197,14 @@ class BlockCache:
             pc += instruction.length_bytes
             if instruction.ends:
                 break
-        number = None if self.interned is None else self.interned.find(start, words)
+        number = None if self.interned is None else self.interned.find(start, words, self.program)
         if number is not None:
             return _block(number, instructions, pcs, words)
         observed_class, observed_target = _transfer(instructions, pcs)
         rows = [facts_row(i, at) for i, at in zip(instructions, pcs, strict=True)]
         rows[-1] = (*rows[-1][:2], observed_class, *rows[-1][3:])
-        return _block(self.facts.append(rows, observed_target, words), instructions, pcs, words)
+        number = self.facts.append(rows, observed_target, words, self.program)
+        return _block(number, instructions, pcs, words)
 
     def _from_facts(self, number: int) -> Block:
         """The block as it was when discovered, whatever its memory holds now."""

@@ -218,11 +218,13 @@ class Oracle:
         return a if condition else b
 
     # --- memory
-    def load(self, base: int, offset: int, size_bytes: int, is_signed: bool) -> int:
+    def load(self, base: int, offset: int, size_bytes: int, is_signed: bool, same_access: bool = False) -> int:
         address = (base + offset) & MASK
-        if self.on_access is not None:
+        if self.on_access is not None and not same_access:
             self.on_access(address)
-        value = self.memory_value = self.memory.read_int(address, size_bytes)
+        value = self.memory.read_int(address, size_bytes)
+        if not same_access:
+            self.memory_value = value
         return signed(value, 8 * size_bytes) & MASK if is_signed else value
 
     def store(self, base: int, offset: int, size_bytes: int, value: int, same_access: bool = False) -> None:

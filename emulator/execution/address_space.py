@@ -18,9 +18,12 @@ from emulator.engine.hart_state import Hart
 from emulator.engine.persist.code_shadow import CodeShadow
 from emulator.engine.translator import Translator
 from emulator.errors import GuestFault
+from emulator.events import FIRST_PROGRAM, LAST_PROGRAM
 from emulator.execution.counter_totals import CounterTotals
 from emulator.isa.decode import Instruction, decode
 from emulator.linux.abi.numbers import Signal
+from emulator.linux.loader.elf import hash_of
+from emulator.linux.loader.process_image import ProcessImage
 from emulator.memory import (
     ADDRESS_SPACE_BYTES,
     EXEC,
@@ -43,18 +46,20 @@ class AddressSpace:
     """One process's guest memory, with blocks and translations of its code.
 
     ``cache``: blocks by pc; ``translator``: None if the oracle is the only engine; ``like``: an address space of the
-    same guest, with which it shares block facts.
+    same guest, with which it shares block facts; ``program``: the number of the program that its process executes.
 
     Changed code is found by comparing the code shadow with memory when the guest announces a change (fence.i,
     riscv_flush_icache) or changes code pages. So a program that adds code keeps its translations. ``dirty_pages``:
     pages that `invalidate_changed` has to compare.
     """
 
-    def __init__(self, memory: GuestMemory, like: AddressSpace | None = None) -> None:
+    def __init__(
+        self, memory: GuestMemory, like: AddressSpace | None = None, program: int = FIRST_PROGRAM
+    ) -> None:  # fmt: skip
         self.memory = memory
         self.code_shadow = CodeShadow()
         self.pages = Pages(memory.base, memory.perm, EXEC, self.code_shadow.tables)
-        self.cache = BlockCache(self.fetch, self._illegal, self)
+        self.cache = BlockCache(self.fetch, self._illegal, self, program)
         self.translator: Translator | None = None
         self._tables: dict[str, int] = {}
         self._compared: list[int] = []  # the pages compared last, ascending
@@ -65,6 +70,11 @@ class AddressSpace:
         if like is not None:
             self.cache.join(like.cache)
         memory.attach(self)
+
+    @property
+    def program(self) -> int:
+        """The number of the program that the process executes."""
+        return self.cache.program
 
     def set_translator(self, hart: Hart, translator: Translator) -> None:
         """Set the translator, which was just made for this address space and ``hart``."""
@@ -184,28 +194,57 @@ def _page_ranges(pages: list[int]) -> list[tuple[int, int]]:
 
 
 class AddressSpaces:
-    """The address spaces of a guest, by memory. ``were_several``: whether there was ever more than one; ``totals``:
-    counters that are followed over all of them."""
+    """The address spaces of a guest, by memory, of which the first executes ``program``. ``were_several``: whether
+    there was ever more than one; ``totals``: counters that are followed over all of them.
 
-    def __init__(self, first: AddressSpace) -> None:
+    Programs are numbered in the order in which the guest executes them; the same file has the same number.
+    """
+
+    def __init__(self, first: AddressSpace, program: ProcessImage) -> None:
         self._by_memory = {first.memory: first}
+        self._first_program = program
+        self._numbers: dict[str, int] = {}  # by a hash, for a guest may execute any number of large programs
+        self._kept: dict[int, ProcessImage] | None = None
         self.were_several = False
         self.totals: list[CounterTotals] = []
 
     def get(self, memory: GuestMemory) -> AddressSpace | None:
         return self._by_memory.get(memory)
 
-    def add(self, memory: GuestMemory, like: AddressSpace) -> AddressSpace:
-        """A new address space for ``memory``, which shares block facts with ``like``."""
-        self.were_several = True
-        self._by_memory[memory] = AddressSpace(memory, like)
-        return self._by_memory[memory]
+    def begin(self, memory: GuestMemory, program: ProcessImage, like: AddressSpace) -> AddressSpace:
+        """A new address space for ``memory``, in which a process executes ``program``, and which shares block facts
+        with ``like``."""
+        number = self._number(program)
+        if self._kept is not None:
+            self._kept.setdefault(number, program)
+        for each in self.totals:
+            each.began(memory, program.image.data)
+        return self._add(memory, like, number)
 
     def fork(self, memory: GuestMemory, copy: GuestMemory) -> None:
         """Add an address space for ``copy``, a process's copy of another's ``memory``."""
-        self.add(copy, self._by_memory[memory])
+        space = self._by_memory[memory]
+        self._add(copy, space, space.program)
         for each in self.totals:
             each.forked(memory, copy)
+
+    def programs(self) -> dict[int, ProcessImage]:
+        """The programs that processes begin, by number: the first one, and all from the first call on; a live view."""
+        if self._kept is None:
+            self._kept = {FIRST_PROGRAM: self._first_program}
+        return self._kept
+
+    def _add(self, memory: GuestMemory, like: AddressSpace, program: int) -> AddressSpace:
+        self.were_several = True
+        self._by_memory[memory] = AddressSpace(memory, like, program)
+        return self._by_memory[memory]
+
+    def _number(self, program: ProcessImage) -> int:
+        """The number of ``program``, a new one if no process has executed it before."""
+        if not self._numbers:
+            self._numbers[hash_of(self._first_program.image.data)] = FIRST_PROGRAM
+        number = min(len(self._numbers), LAST_PROGRAM)
+        return self._numbers.setdefault(hash_of(program.image.data), number)
 
     def keep_only(self, used: Collection[GuestMemory]) -> None:
         """Close the address spaces that no process uses, and hand their translations over to later processes."""

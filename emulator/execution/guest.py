@@ -30,7 +30,7 @@ class Guest:
     def __init__(self, hart: Hart, space: AddressSpace, kernel: LinuxKernel, listener: GuestListener) -> None:
         self.hart = hart
         self.address_space = space
-        self.address_spaces = AddressSpaces(space)
+        self.address_spaces = AddressSpaces(space, kernel.process.program)
         self.kernel = kernel
         self.scheduler = kernel.scheduler
         self.scheduler.attach(listener)
@@ -71,9 +71,7 @@ class Guest:
         space = self.address_spaces.get(memory)
         begins = space is None
         if space is None:
-            space = self.address_spaces.add(memory, self.address_space)
-            for totals in self.address_spaces.totals:
-                totals.began(memory, self.program.image.data)
+            space = self.address_spaces.begin(memory, self.program, self.address_space)
         self.address_space = space
         self._listener.space_entered(space, begins)
         space.enter(self.hart)

@@ -7,10 +7,12 @@ run.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from emulator.execution.address_space import AddressSpace
 from emulator.execution.guest import Guest
+from emulator.linux.kernel.signals import SignalInfo
 from emulator.memory import GuestMemory
 
 
@@ -34,6 +36,10 @@ class GuestEvents:
     _guest: Guest
     _engine: GuestEngine
 
+    def __init__(self) -> None:
+        self.signal_watcher: Callable[[SignalInfo], bool] | None = None
+        """Called before each signal is delivered; False discards it."""
+
     def attach(self, guest: Guest, engine: GuestEngine) -> None:
         """Pass reports on to ``guest`` and ``engine`` from now on."""
         self._guest, self._engine = guest, engine
@@ -49,6 +55,9 @@ class GuestEvents:
 
     def process_changed(self) -> None:
         self._engine.reselect()
+
+    def signal_due(self, info: SignalInfo) -> bool:
+        return self.signal_watcher is None or self.signal_watcher(info)
 
     def selection_changed(self) -> None:
         self._engine.reselect()

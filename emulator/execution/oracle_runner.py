@@ -75,7 +75,7 @@ class OracleRunner:
             self.oracle.execute_ecall(pc)
             return
         word, instruction = space.instruction_at(pc)
-        self._execute(instruction, instruction.op_class, word, self._observers.selection)
+        self._execute(instruction, instruction.op_class, word, self._observers.selection.in_program(space.program))
 
     def _run_block(self) -> None:
         """Execute the block at pc, and record it as selected."""
@@ -85,7 +85,7 @@ class OracleRunner:
         block = space.cache.get(self._hart.pc)
         touch_time = TOUCH_EPOCH + time.instructions
         self._call_hooks(block)
-        selection = observers.selection
+        selection = observers.selection.in_program(space.program)
         if selection.counts:
             self._hart.counts[block.number] += 1
         if selection.blocks:
@@ -119,7 +119,8 @@ class OracleRunner:
         """Call `Hooks.enter` if the block has a hook; it may change the selection, or remove the hooks."""
         self.oracle.hooks = None
         hooks = self._observers.hooks
-        if hooks is not None and is_hooked(self._observers.selection, block):
+        selection = self._observers.selection.in_program(self._guest.address_space.program)
+        if hooks is not None and is_hooked(selection, block):
             hooks.enter(block)
             self.oracle.hooks = self._observers.hooks
 

@@ -6,7 +6,6 @@ interpreting tier runs the last instructions.
 
 from __future__ import annotations
 
-import hashlib
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,6 +26,7 @@ from emulator.execution.observers import Observers
 from emulator.execution.oracle_runner import OracleRunner
 from emulator.execution.virtual_time import VirtualTime
 from emulator.linux.abi.numbers import Signal
+from emulator.linux.loader.elf import hash_of
 from emulator.memory import ADDRESS_SPACE_BYTES, MemoryFault
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class TranslatedRunner:
 
     def select(self) -> None:
         """Give the translator the current selection; a run does so after a change."""
-        selection = self._observers.selection
+        selection = self._observers.selection.in_program(self._space.program)
         if any(caught_faults(self._guest.kernel)):
             selection = replace(selection, exact_faults=True)
         self.translator.select(selection)
@@ -123,7 +123,7 @@ class TranslatedRunner:
         process = self._guest.program
         layout = f"{process.brk_start} {process.mmap_high}" if process.interpreter is not None else ""
         # A hash, for a guest may execute any number of large programs.
-        identity = f"{hashlib.sha256(process.image.data).hexdigest()}\0{layout}"
+        identity = f"{hash_of(process.image.data)}\0{layout}"
         if identity not in self._programs:
             store = TranslationStore(identity, self._entry.compiler.host) if self._keep else None
             self._programs[identity] = ProgramTranslations(store)

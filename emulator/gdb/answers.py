@@ -17,11 +17,13 @@ from emulator.events import ACCESS_LOAD, ACCESS_STORE
 from emulator.gdb import target
 from emulator.gdb.guest_files import GuestFiles
 from emulator.gdb.packets import INTERRUPT, MAX_PACKET_BYTES, Connection, unescaped
+from emulator.gdb.signal_numbers import gdb_number, linux_number
 from emulator.linux.abi.numbers import Signal
 from emulator.linux.kernel.tasks import Registers, Thread
 from emulator.memory import MemoryLimit
 
 if TYPE_CHECKING:
+    from emulator.linux.kernel.signals import SignalInfo
     from emulator.machine import Machine
 
 _OK, _ERROR, _UNKNOWN = b"OK", b"E01", b""
@@ -56,8 +58,9 @@ class PacketCommands:
     """The packet commands of one debugger's session with ``machine``, and the state that they set.
 
     ``breakpoints``, ``watchpoints``: the stops that the debugger has set; ``stepping``: the thread that executes a
-    single step; ``resumed``: whether the debugger has resumed the guest; ``session_end``: how the session has ended,
-    or None.
+    single step; ``resumed``: whether the debugger has resumed the guest, and ``resumed_with`` which signal, 0 for none;
+    ``passed_signals``: the signals at which the guest does not stop; ``session_end``: how the session has ended, or
+    None. Signals have their Linux numbers here, and gdb's in packets.
     """
 
     def __init__(self, machine: Machine, connection: Connection) -> None:
@@ -67,6 +70,9 @@ class PacketCommands:
         self.watchpoints: list[Watchpoint] = []
         self.stepping: Thread | None = None
         self.resumed = False
+        self.resumed_with = 0
+        self.passed_signals: frozenset[int] = frozenset()
+        self.due: SignalInfo | None = None  # the signal before whose delivery the guest has stopped
         self.session_end: SessionEnd | None = None
         self.stopped_for = (int(Signal.SIGTRAP), "")  # signal and detail of the last stop
         self.is_inside = False  # whether the guest has stopped inside a block
@@ -76,7 +82,7 @@ class PacketCommands:
 
     def stop_reply(self) -> bytes:
         signal, detail = self.stopped_for
-        return f"T{signal:02x}thread:{target.running_thread(self.machine).tid:x};{detail}".encode()
+        return f"T{gdb_number(signal):02x}thread:{target.running_thread(self.machine).tid:x};{detail}".encode()
 
     def answer(self, packet: bytes) -> bytes | None:
         """The reply to one packet; None if it gets no reply. The reply to an unknown packet is empty."""
@@ -180,8 +186,15 @@ class PacketCommands:
     def _continue(self, rest: bytes) -> None:
         self.resumed = True
 
+    def _continue_with(self, rest: bytes) -> None:
+        self.resumed_with, self.resumed = _signal(rest), True
+
     def _step(self, rest: bytes) -> None:
         self.stepping, self.resumed = self._chosen(), True
+
+    def _step_with(self, rest: bytes) -> None:
+        self.resumed_with = _signal(rest)
+        self._step(rest)
 
     def _verbose(self, rest: bytes) -> bytes | None:
         if rest == b"Cont?":
@@ -194,10 +207,13 @@ class PacketCommands:
             return None
         if not rest.startswith(b"Cont;"):
             return _UNKNOWN
-        for action in rest[5:].split(b";"):
-            kind, _, number = action.partition(b":")
+        running = target.running_thread(self.machine)
+        parts = [action.partition(b":") for action in rest[5:].split(b";")]
+        for kind, thread in [(kind, self._thread_of(number)) for kind, _, number in parts]:
+            if kind[:1] in (b"C", b"S") and thread in (None, running) and not self.resumed_with:
+                self.resumed_with = _signal(kind[1:])
             if kind[:1] in (b"s", b"S"):
-                self.stepping = self._thread_of(number) or self._chosen()
+                self.stepping = thread or self._chosen()
                 break
         self.resumed = True
         return None
@@ -222,7 +238,12 @@ class PacketCommands:
         return None if number in (b"", b"0", b"-1") else target.threads(self.machine)[int(number, 16)]
 
     def _set_option(self, rest: bytes) -> bytes:
-        if rest != b"StartNoAckMode":
+        name, _, detail = rest.partition(b":")
+        if name == b"PassSignals":
+            numbers = [int(one, 16) for one in detail.split(b";") if one]
+            self.passed_signals = frozenset(map(linux_number, numbers))
+            return _OK
+        if name != b"StartNoAckMode":
             return _UNKNOWN
         self.connection.acknowledges = False
         return _OK
@@ -231,8 +252,8 @@ class PacketCommands:
         name, _, detail = rest.partition(b":")
         if name == b"Supported":
             return (
-                b"PacketSize=%x;QStartNoAckMode+;vContSupported+;qXfer:features:read+;qXfer:auxv:read+;"
-                b"qXfer:exec-file:read+" % MAX_PACKET_BYTES
+                b"PacketSize=%x;QStartNoAckMode+;QPassSignals+;vContSupported+;qXfer:features:read+;"
+                b"qXfer:auxv:read+;qXfer:exec-file:read+;qXfer:siginfo:read+" % MAX_PACKET_BYTES
             )
         if name == b"Xfer":
             return self._transfer(detail)
@@ -261,6 +282,10 @@ class PacketCommands:
             whole = self.machine.process.auxiliary
         elif name == b"exec-file":
             whole = os.fsencode(self.machine.kernel.files.absolute(self.machine.image.name))
+        elif name == b"siginfo":
+            if self.due is None:
+                return _ERROR
+            whole = self.due.packed()
         else:
             return _UNKNOWN
         start, size = (int(part, 16) for part in span.split(b","))
@@ -277,6 +302,11 @@ class PacketCommands:
         return f"monitor {text}: unknown command, expected 'monitor instructions' or 'monitor cycles'\n"
 
 
+def _signal(text: bytes) -> int:
+    """The signal of a packet that resumes the guest with one: gdb's number, and perhaps ``;`` and an address."""
+    return linux_number(int(text.partition(b";")[0], 16))
+
+
 def _hex(value: int, number: int) -> bytes:
     return value.to_bytes(target.register_bytes(number), "little").hex().encode()
 
@@ -285,8 +315,8 @@ _COMMANDS: dict[bytes, Callable[[PacketCommands, bytes], bytes | None]] = {
     b"?": PacketCommands._stop_reason, b"g": PacketCommands._read_all, b"G": PacketCommands._write_all,
     b"p": PacketCommands._read_one, b"P": PacketCommands._write_one, b"m": PacketCommands._read_memory,
     b"M": PacketCommands._write_memory, b"X": PacketCommands._write_binary, b"Z": PacketCommands._insert,
-    b"z": PacketCommands._remove, b"c": PacketCommands._continue, b"C": PacketCommands._continue,
-    b"s": PacketCommands._step, b"S": PacketCommands._step, b"v": PacketCommands._verbose,
+    b"z": PacketCommands._remove, b"c": PacketCommands._continue, b"C": PacketCommands._continue_with,
+    b"s": PacketCommands._step, b"S": PacketCommands._step_with, b"v": PacketCommands._verbose,
     b"k": PacketCommands._kill, b"D": PacketCommands._detach, b"H": PacketCommands._choose_thread,
     b"T": PacketCommands._is_alive, b"Q": PacketCommands._set_option, b"q": PacketCommands._query,
 }  # fmt: skip

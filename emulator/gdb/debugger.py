@@ -6,6 +6,12 @@ debugger as without one, to the bit. The cost: while a debugger is connected, tr
 they may fault, and the oracle (some 100,000 instructions a second) executes the blocks with breakpoints, and all blocks
 while the debugger steps or has watchpoints.
 
+Before a signal is delivered that the guest handles, or that ends it, the guest stops, unless the debugger has said that
+it passes this signal. The debugger resumes it with the signal, with another one, or without, which discards it.
+
+Breakpoints, watchpoints and signals are those of the program that the guest began with, also in its forks: processes
+that execute another program, at the same addresses, do not stop.
+
 Watchpoints see loads and stores of instructions, not accesses of system calls. The packets that read and change a
 stopped guest are in `answers`.
 """
@@ -17,14 +23,16 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from emulator.engine.blocks import Block
-from emulator.events import NOTHING, TraceSelection, merged
+from emulator.events import FIRST_PROGRAM, NOTHING, TraceSelection, merged
 from emulator.gdb import target
 from emulator.gdb.answers import PacketCommands, SessionEnd
 from emulator.gdb.killed import Killed
 from emulator.gdb.packets import Connection, ConnectionLost
+from emulator.gdb.signal_numbers import gdb_number
 from emulator.isa.decode import Instruction
 from emulator.isa.table import TABLE
 from emulator.linux.abi.numbers import Signal
+from emulator.linux.kernel.signals import SignalInfo, sent_by_user
 from emulator.linux.vfs.open_files import Stream
 from emulator.memory import EXEC
 
@@ -55,6 +63,9 @@ class Debugger(PacketCommands):
         self._pending: tuple[int, str] | None = None  # signal and detail of a stop before the next instruction
         self._resume_pc: int | None = None  # pc of the last stop: the guest does not stop there again at once
         self._block: Block | None = None  # the block that the oracle executes
+        self._is_own = True  # whether it is of the program
+        self._given: list[int] = []  # signals that the debugger has sent: they need no stop
+        self._ended_with = 0  # the signal that ends the guest, if the debugger knows of it
         self._is_in_hook = False  # whether the guest is stopped in a hook
         self._blocks = 0  # blocks executed since the connection was polled for an interrupt
         self._streams: list[Stream] = []  # passed-through host streams, whose reads may block for ever
@@ -116,6 +127,7 @@ class Debugger(PacketCommands):
         return self.session_end or SessionEnd.DETACHED
 
     def _begin(self) -> None:
+        self.machine.watch_signals(self._before_signal)
         for _, file in self.machine.files.descriptors.items():
             if isinstance(file, Stream) and file.is_host and file.readable:
                 file.before_reading = self._wait_for_input
@@ -129,10 +141,12 @@ class Debugger(PacketCommands):
         self._streams = []
         self.files.close()
         self.machine.call_hooks(None)
+        self.machine.watch_signals(None)
 
     # --- hooks that the machine calls
     def enter(self, block: Block) -> None:
         self._block = block
+        self._is_own = self.machine.facts.blocks["program"][block.number] == FIRST_PROGRAM
         self._blocks += 1
         if self._blocks >= _SLICE_BLOCKS:
             self._blocks = 0
@@ -145,7 +159,7 @@ class Debugger(PacketCommands):
         assert block is not None
         if pc != block.pc:
             self._before_instruction(pc, is_inside=True)
-        if self.watchpoints and instruction.row.access:
+        if self.watchpoints and self._is_own and instruction.row.access:
             self._check_watchpoints(instruction)
 
     def after(self, pc: int, instruction: Instruction) -> None:
@@ -157,12 +171,41 @@ class Debugger(PacketCommands):
             return
         resume_pc, self._resume_pc = self._resume_pc, None
         signal, detail = self._pending or (int(Signal.SIGTRAP), "")
-        stops = resume_pc != pc and (pc in self.breakpoints or self._has_stepped())
+        is_breakpoint = self._is_own and pc in self.breakpoints
+        stops = resume_pc != pc and (is_breakpoint or self._has_stepped())
         if self._pending is not None or stops:
             self._pending = None
             self._is_in_hook, self.is_inside = True, is_inside
             self._stop(signal, detail)
             self._is_in_hook = self.is_inside = False
+
+    def _before_signal(self, info: SignalInfo) -> bool:
+        """Called before a signal is delivered: stop, unless the debugger passes it. Whether to deliver it."""
+        machine, signal = self.machine, info.signal
+        if self.session_end is not None or machine.program_of(machine.kernel.process) != FIRST_PROGRAM:
+            return True
+        self._ended_with = 0
+        is_wanted = signal in self._given or signal in self.passed_signals
+        if signal in self._given:
+            self._given.remove(signal)
+        if not is_wanted:
+            is_wanted = self._stop_before(info)
+        if is_wanted and not machine.kernel.signals.is_caught(signal):
+            self._ended_with = signal
+        return is_wanted
+
+    def _stop_before(self, info: SignalInfo) -> bool:
+        """Stop before the delivery of a signal; whether the debugger wants it delivered."""
+        machine = self.machine
+        # A system call that the signal interrupts may go on after it.
+        before, self.due = self.is_pc_fixed, info
+        self.is_pc_fixed |= target.running_thread(machine).restart is not None
+        try:
+            self._stop(info.signal)
+        finally:
+            self.is_pc_fixed, self.due = before, None
+        self._resume_pc = machine.hart.pc
+        return self.session_end is not None or self.resumed_with == info.signal
 
     def _wait_for_input(self, host: int) -> None:
         """Called before the guest reads from a host stream, which may block for ever: serve interrupts meanwhile."""
@@ -207,7 +250,7 @@ class Debugger(PacketCommands):
     def _wait_for_commands(self, first: bytes | None = None) -> None:
         hart = self.machine.hart
         pc = hart.pc
-        self.stepping, self.thread, self.resumed = None, None, False
+        self.stepping, self.thread, self.resumed, self.resumed_with = None, None, False, 0
         try:
             if first is not None:
                 self.connection.send(first)
@@ -219,6 +262,8 @@ class Debugger(PacketCommands):
             self.session_end = SessionEnd.DETACHED
         if self.session_end is SessionEnd.KILLED:
             raise Killed
+        if self.resumed_with and (self.due is None or self.resumed_with != self.due.signal):
+            self._give(self.resumed_with)
         self.machine.call_hooks(None if self.session_end else self, self._hook_selection())
         if hart.pc != pc and self._is_in_hook:
             if self.is_inside:  # the rest of the block is not executed
@@ -226,6 +271,14 @@ class Debugger(PacketCommands):
                 self.machine.instructions -= len(self._block.pcs) - self._block.pcs.index(pc)
                 self.is_inside = False
             raise _PcChanged
+
+    def _give(self, signal: int) -> None:
+        """Send the running thread a signal of the debugger's."""
+        signals = self.machine.kernel.signals
+        before = signals.arrivals
+        signals.send(sent_by_user(signal), signals.thread)
+        if signals.arrivals != before:  # not one that the guest ignores
+            self._given.append(signal)
 
     def _end(self) -> None:
         """Report the end of the guest; if a signal ended it, stop first, so that the debugger can inspect it."""
@@ -238,10 +291,10 @@ class Debugger(PacketCommands):
             self._stop(Signal.SIGTRAP)
             self._resume_pc = machine.hart.pc
             return
-        if ending.signal is not None:
+        if ending.signal is not None and ending.signal != self._ended_with:
             self._stop(ending.signal)
         if self.session_end is None:
-            kind = b"W%02x" % (ending.status & 0xFF) if ending.signal is None else b"X%02x" % ending.signal
+            kind = b"W%02x" % (ending.status & 0xFF) if ending.signal is None else b"X%02x" % gdb_number(ending.signal)
             self.connection.send(kind)
             self.session_end = SessionEnd.ENDED
 

@@ -113,14 +113,18 @@ def _load_reserved(size: int) -> Semantics:
 
 
 def _store_conditional(size: int) -> Semantics:
-    """Succeeds if the reservation is for this address; else it stores the old value, so that memory is unchanged."""
+    """Succeeds if the reservation is for this address; else it stores the old value, so that memory is unchanged.
+
+    That reads the old value is how it is written here: the instruction is a store, and no load. One that fails is a
+    store, too, for the static facts of an instruction do not know how it ends.
+    """
 
     def semantics(m: Machine) -> None:
         address, new = m.rs1(), m.rs2()
         m.require_aligned(address, size)
         holds = m.eq(m.reservation(), address)
-        old = m.load(address, m.const(0), size, False)
-        m.store(address, m.const(0), size, m.select(holds, new, old), same_access=True)
+        old = m.load(address, m.const(0), size, False, same_access=True)
+        m.store(address, m.const(0), size, m.select(holds, new, old))
         m.set_reservation(m.const(-1))
         m.wx(m.flag(m.not_(holds)))
 
@@ -131,7 +135,7 @@ for _suffix, _funct3, _size in ((".w", "010", 4), (".d", "011", 8)):
     row("lr" + _suffix, f"00010 aq rl 00000 rs1 {_funct3} rd 0101111", ATOMIC, _load_reserved(_size),
          "xx--", ACCESS_LOAD, _size)  # fmt: skip
     row("sc" + _suffix, f"00011 aq rl rs2 rs1 {_funct3} rd 0101111", ATOMIC, _store_conditional(_size),
-         "xxx-", LOAD_STORE, _size)  # fmt: skip
+         "xxx-", ACCESS_STORE, _size)  # fmt: skip
 
 # --- Zba, Zbb, Zbs: bit manipulation -----------------------------------------------------------------------
 for _k in (1, 2, 3):

@@ -9,13 +9,13 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 
-from emulator.linux.abi.numbers import MASK_64, SYSTEM_CALL_NAMES
+from emulator.linux.abi.numbers import MASK_64, SYSTEM_CALL_NAMES, Signal
 from emulator.linux.kernel import job_control as jobs
 from emulator.linux.kernel.clock import VirtualClock
 from emulator.linux.kernel.hart_protocol import GuestExit, Hart
 from emulator.linux.kernel.programs import start_first_process
 from emulator.linux.kernel.scheduler import Scheduler
-from emulator.linux.kernel.signals import SignalState, fault_info
+from emulator.linux.kernel.signals import SignalInfo, SignalState, fault_info
 from emulator.linux.kernel.system import System
 from emulator.linux.kernel.task import Task
 from emulator.linux.kernel.tasks import Process
@@ -159,6 +159,8 @@ class LinuxKernel:
         entered = False
         while (signal := self.scheduler.next_signal(thread)) is not None:
             info = signals.take(signal)
+            if not self._is_wanted(info):
+                continue
             if signals.stops(signal):
                 if jobs.stop(self.scheduler, thread.process, signal):
                     break
@@ -183,12 +185,20 @@ class LinuxKernel:
 
         ``code`` is the ``si_code`` (SEGV_MAPERR and others of `signals`), ``address`` goes to ``si_addr``.
         """
-        return self.signals.deliver_fault(hart, fault_info(signal, code, address))
+        info = fault_info(signal, code, address)
+        if not self.signals.handles_fault(signal):
+            return False
+        return not self._is_wanted(info) or self.signals.deliver(hart, info)
 
     def fire_timers(self) -> None:
         """Fire all timers that are due, and have the waits checked."""
         self.scheduler.recheck_waits = True
         self.system.timers.fire()
+
+    def _is_wanted(self, info: SignalInfo) -> bool:
+        """Whether the signal is to be delivered: a debugger may discard it."""
+        listener = self.scheduler.listener
+        return listener is None or info.signal == Signal.SIGKILL or listener.signal_due(info)
 
     def _restart_call(self, hart: Hart) -> None:
         thread = self.scheduler.current

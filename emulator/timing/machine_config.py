@@ -183,7 +183,7 @@ class FunctionalUnits(_Section):
     multiply-adds, quotients, roots), system unit (control and status registers, fences, calls to the kernel).
     """
 
-    int_alu: UnitTiming = _unit(1, 1, "Integer addition, logic, shift, comparison")
+    int_alu: UnitTiming = _unit(1, 1, "Integer addition, logic, shift, comparison; the interval is always 1")
     int_mul: UnitTiming = _unit(3, 1, "Integer multiplication")
     int_div: UnitTiming = _unit(20, 19, "Integer division and remainder, independent of the operands")
     fp_add: UnitTiming = _unit(2, 1, "Floating-point addition, comparison, minimum, sign injection")
@@ -196,6 +196,16 @@ class FunctionalUnits(_Section):
     csr: UnitTiming = _unit(3, 1, "Access to a control and status register")
     fence: UnitTiming = _unit(1, 1, "Memory ordering")
     system: UnitTiming = _unit(1, 1, "Call to the kernel, whose own work takes no time")
+
+    @model_validator(mode="after")
+    def _alus(self) -> Self:
+        if self.int_alu.interval_cycles != 1:
+            raise problem_at(
+                f"got {self.int_alu.interval_cycles}, expected 1: each integer ALU takes an instruction in each cycle; "
+                "pipeline.issue_width says how many there are",
+                "int_alu", "interval_cycles",
+            )  # fmt: skip
+        return self
 
 
 class PipelineConfig(_Section):

@@ -9,6 +9,8 @@ import struct
 from pathlib import Path
 from typing import IO, NamedTuple
 
+from common.elf_files import is_elf
+
 _ENTRY = struct.Struct("<IBBHQQ")  # Elf64_Sym: name, info, other, section, value, size
 _KINDS = {1: "object", 2: "function", 6: "thread-local"}
 _BINDINGS = {0: "local", 1: "global", 2: "weak"}
@@ -35,7 +37,14 @@ def read_symbols(path: Path) -> list[Symbol]:
 
 
 def starts_threads(path: Path) -> bool:
-    """Whether a program, or an object of one, refers to a function that starts threads; those of C++ do, too."""
+    """Whether a program, or an object of one, refers to a function that starts threads; those of C++ do, too.
+
+    An object that the linker compiles (-flto) is no ELF file. It has its names one after the other in one text, so that
+    a longer name with that of such a function counts, too: counters are then atomic without need.
+    """
+    if not is_elf(path):
+        contents = path.read_bytes()
+        return any(name.encode() in contents for name in _START_THREADS)
     return any(symbol.name.partition("@")[0] in _START_THREADS for symbol in read_symbols(path))
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
-from instrumenter.building.elf_symbols import read_symbols
+from common.elf_files import is_elf
+from instrumenter.building.elf_symbols import read_symbols, starts_threads
 from instrumenter.building.program_build import build_program
 from instrumenter.compiler.toolchain import Toolchain
+from instrumenter.spec.software_metrics import MetricSpec
 
 SOURCE = """
 extern int elsewhere(void) __attribute__((weak));
@@ -52,3 +55,18 @@ def test_a_file_without_sections_has_none(tmp_path: Path) -> None:
     program[0x3A:0x40] = bytes(6)  # e_shentsize, e_shnum, e_shstrndx
     (tmp_path / "stripped").write_bytes(program)
     assert read_symbols(tmp_path / "stripped") == []
+
+
+@pytest.mark.parametrize("kind", ["-flto", "-flto=thin"])
+def test_objects_that_the_linker_compiles(tmp_path: Path, kind: str) -> None:
+    """They are no ELF files; a program of them has counters, which are atomic where one of them starts threads."""
+    for name, text in (("threads", "#include <pthread.h>\nvoid f(void) { pthread_t t; pthread_create(&t, 0, 0, 0); }"),
+                       ("none", "int f(int n) { return n + 1; }")):  # fmt: skip
+        (tmp_path / f"{name}.c").write_text(text)
+        Toolchain().compile(tmp_path / f"{name}.c", ["-O1", kind], tmp_path / f"{name}.o")
+        assert not is_elf(tmp_path / f"{name}.o")
+        assert starts_threads(tmp_path / f"{name}.o") == (name == "threads")
+    source = tmp_path / "main.c"
+    source.write_text("__attribute__((noinline)) int f(int n) { return n + 1; }\nint main(void) { return f(2) - 3; }")
+    metrics = {"entries": MetricSpec(event="entry", function="f")}
+    assert not build_program([source], ["-O1", kind], metrics=metrics).starts_threads

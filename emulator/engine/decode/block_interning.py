@@ -1,7 +1,8 @@
-"""Block interning: a block has one number in all processes of a guest.
+"""Block interning: a block has one number in all processes of a guest that execute the same program.
 
-A block is its address and its code. Processes that run the same program discover the same blocks, and a script may
-start thousands of processes: each block keeps the number that it got first.
+A block is its program, its address and its code. Processes that run the same program discover the same blocks, and a
+script may start thousands of processes: each block keeps the number that it got first. Code that two programs share,
+such as that of a library, has a number for each: what is said of a program does not hold for the other.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from numpy.typing import NDArray
 
 from emulator.engine.address_tables import GUEST_SPACE, Table
 from emulator.engine.hart_state import MAX_BLOCKS
-from emulator.events import BlockFacts
+from emulator.events import FIRST_PROGRAM, BlockFacts
 
 
 class InternedBlocks:
-    """The blocks of ``facts``, found by address and code; used from a guest's second process on.
+    """The blocks of ``facts``, found by program, address and code; used from a guest's second process on.
 
     ``latest``: by pc / 2, number + 1 of the newest block at that address, uint32, 0 for none; ``older``: by number, the
     same of the next older block at the same address.
@@ -43,14 +44,15 @@ class InternedBlocks:
         ends = np.roll(begins, -1)
         self.latest[places[ends]] = numbers[ends]
 
-    def find(self, pc: int, words: Sequence[int]) -> int | None:
-        """The number of the block at ``pc`` whose instructions are ``words``; None when it is new."""
+    def find(self, pc: int, words: Sequence[int], program: int = FIRST_PROGRAM) -> int | None:
+        """The number of the block of ``program`` at ``pc`` whose instructions are ``words``; None when it is new."""
         self.catch_up()
         facts = self._facts
         number = int(self.latest[pc >> 1]) - 1
         while number >= 0:
-            first, count = (int(facts.blocks[number][name]) for name in ("first_instruction", "n_instructions"))
-            if facts.instructions["word"][first : first + count].tolist() == [*words]:
+            names = ("first_instruction", "n_instructions", "program")
+            first, count, of = (int(facts.blocks[number][name]) for name in names)
+            if of == program and facts.instructions["word"][first : first + count].tolist() == [*words]:
                 return number
             number = int(self.older[number]) - 1
         return None

@@ -79,6 +79,7 @@ class Discovery:
         self._job = np.zeros(len(_WORD), np.int64)
         self._words = self._job.data
         self._words[_WORD["executable"]] = pages.executable
+        self._words[_WORD["program"]] = cache.program
         self.n_blocks = self._job[_N_BLOCKS : _N_BLOCKS + 1]
         self._addresses = np.zeros(len(_PLACE), np.uint64)
         self.table = self._addresses.ctypes.data

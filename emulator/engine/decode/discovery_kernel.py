@@ -28,15 +28,15 @@ from emulator.engine.hart_state import CLASS_SHIFT, WORD_SHIFT
 from emulator.events import MAX_BLOCK_INSTRUCTIONS, OpClass
 
 # The words of the job: the block's pc, the host function that runs it, its hotness threshold, the host address of the
-# operations, the permission bit of code, and whether there are `Watches`; the number of rows in each table, and the
-# largest number of rows; whether there are `Interned` blocks.
+# operations, the permission bit of code, whether there are `Watches`, and the number of the program; the number of rows
+# in each table, and the largest number of rows; whether there are `Interned` blocks.
 JOB_DTYPE = np.dtype(
     [
         (name, "i8")
         for name in (
-            "pc", "fallback", "threshold", "operations_at", "executable", "has_watches", "n_blocks", "n_instructions",
-            "n_operations", "n_descriptors", "max_blocks", "max_instructions", "max_operations", "max_descriptors",
-            "has_interned",
+            "pc", "fallback", "threshold", "operations_at", "executable", "has_watches", "program", "n_blocks",
+            "n_instructions", "n_operations", "n_descriptors", "max_blocks", "max_instructions", "max_operations",
+            "max_descriptors", "has_interned",
         )
     ]
 )  # fmt: skip
@@ -143,12 +143,12 @@ def discover(jobs, guest, tables, isa, interned, shadow, watches):  # type: igno
             watches.inline_map[fact.pc >> 1] = watches.by_class[fact.op_class] | word
     number: Any = np.int64(-1)
     if job.has_interned:
-        number = interned_number(tables, interned, start, first, n)
+        number = interned_number(job, tables, interned, first, n)
     if number < 0:
         number = job.n_blocks
         block = tables.blocks[number]
         block.pc, block.end_pc, block.first_instruction, block.n_instructions = start, end, first, n
-        block.n_accesses, block.terminator, block.pad = n_accesses, kind, 0
+        block.n_accesses, block.terminator, block.program = n_accesses, kind, job.program
         block.target_known = 0 if target < 0 else 1
         block.target_pc = 0 if target < 0 else target
         job.n_blocks, job.n_instructions = number + 1, first + n
@@ -337,13 +337,15 @@ def transfer(about, word, kind, imm, pc, was_auipc, auipc_value):  # type: ignor
     return observed, target
 
 
-def interned_number(tables, interned, start, first, n):  # type: ignore[no-untyped-def]
-    """The number of the interned block at ``start`` with the instructions of the ``n`` facts from ``first`` on; -1 for
-    none."""
-    number = np.int64(interned.latest[start >> 1]) - 1
+def interned_number(job, tables, interned, first, n):  # type: ignore[no-untyped-def]
+    """The number of the interned block of the job's program at its pc with the instructions of the ``n`` facts from
+    ``first`` on; -1 for none."""
+    number = np.int64(interned.latest[job.pc >> 1]) - 1
     while number >= 0:
         other = tables.blocks[number]
         unlike = n - other.n_instructions
+        if other.program != job.program:
+            unlike = 1
         if unlike == 0:
             for place in range(n):
                 one = tables.instructions[other.first_instruction + place].word

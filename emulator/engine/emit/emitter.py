@@ -309,17 +309,20 @@ class Emitter:
         they are selected."""
         raise NotImplementedError
 
-    def load(self, base: V, offset: V, size_bytes: int, signed: bool) -> V:
+    def load(self, base: V, offset: V, size_bytes: int, signed: bool, same_access: bool = False) -> V:
         address = self.add(base, offset)
         self.check_address(base, address)
-        self.record_access(address)
+        if not same_access:
+            self.record_access(address)
         pointer = self.let(f"getelementptr i8, ptr %mem, i64 {address}")
         if size_bytes == 8:
-            self.memory_value = self.let(f"load {self.volatile}i64, ptr {pointer}, align 1")
-            return self.memory_value
+            whole: V = self.let(f"load {self.volatile}i64, ptr {pointer}, align 1")
+            if not same_access:
+                self.memory_value = whole
+            return whole
         bits = 8 * size_bytes
         value = self.let(f"load {self.volatile}i{bits}, ptr {pointer}, align 1")
-        if self.keeps_memory:
+        if self.keeps_memory and not same_access:
             self.memory_value = self.let(f"zext i{bits} {value} to i64")
         return self.let(f"{'sext' if signed else 'zext'} i{bits} {value} to i64")
 

@@ -285,14 +285,12 @@ class SignalState:
             return self.deliver(hart, SignalInfo(Signal.SIGSEGV, SI_KERNEL))
         return True
 
-    def deliver_fault(self, hart: Hart, info: SignalInfo) -> bool:
-        """Deliver the signal of a fault of the current instruction; False if the guest has no handler for it.
+    def handles_fault(self, signal: int) -> bool:
+        """Whether the guest has a handler for the signal of a fault of the current instruction.
 
         A blocked or ignored fault cannot be deferred: it counts as not handled.
         """
-        if not self.is_caught(info.signal) or self.mask >> (info.signal - 1) & 1:
-            return False
-        return self.deliver(hart, info)
+        return self.is_caught(signal) and not self.mask >> (signal - 1) & 1
 
     def end_wait(self) -> None:
         """Restore the mask from before rt_sigsuspend and the like if no handler was entered, whose frame would do

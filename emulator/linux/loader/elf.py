@@ -9,12 +9,13 @@ is read, and parsed at the first query.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import struct
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -190,6 +191,12 @@ class ElfImage:
     def line_rows(self) -> tuple[LineRow, ...]:
         """Every row of the line table, by address; empty without debug information. Slow for big programs."""
         return self._lines.rows
+
+
+@lru_cache(maxsize=8)  # a guest executes the same programs again and again
+def hash_of(data: bytes) -> str:
+    """A hash of a program's file, by which it is told from others."""
+    return hashlib.sha256(data).hexdigest()
 
 
 def load_image(source: str | Path | bytes, name: str | None = None, base: int = POSITION_INDEPENDENT_BASE) -> ElfImage:

@@ -166,6 +166,12 @@ SIZE, LATENCY, LINES = "  size_bytes: 1024\n", "  latency_cycles: 50", "  line_b
         ),
         (
             "memory:",
+            "functional_units:\n  int_alu: {latency_cycles: 1, interval_cycles: 8}\nmemory:",
+            11,
+            "functional_units.int_alu.interval_cycles: got 8, expected 1: each integer ALU takes an instruction in",
+        ),
+        (
+            "memory:",
             "itlb: {entries: 12, associativity: 4, miss_penalty_cycles: 1}\nmemory:",
             10,
             "itlb: entries is 12, expected associativity (4) times a power of two",

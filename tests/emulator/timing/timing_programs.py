@@ -89,6 +89,8 @@ def machines(draw: st.DrawFn) -> MachineConfig:
     units = ("int_alu", "int_mul", "int_div", "fp_add", "fp_mul", "fp_fma", "fp_div", "fp_sqrt", "fp_cvt",
              "fp_move", "csr", "fence", "system")  # fmt: skip
     kind = draw(st.sampled_from(["not_taken", "backward_taken", "bimodal", "gshare"]))
+    timings = {name: {"latency_cycles": draw(latency), "interval_cycles": draw(latency)} for name in units}
+    timings["int_alu"]["interval_cycles"] = 1
     return machine(
         pipeline={
             "issue_width": draw(st.integers(1, 4)),
@@ -97,7 +99,7 @@ def machines(draw: st.DrawFn) -> MachineConfig:
             "load_use_cycles": draw(st.integers(0, 3)),
             "outstanding_misses": draw(st.integers(0, 3)),
         },
-        functional_units={name: {"latency_cycles": draw(latency), "interval_cycles": draw(latency)} for name in units},
+        functional_units=timings,
         l1i=cache([1, 2, 4], [1, 2, 4], draw(st.sampled_from([16, 32, 64]))),
         l1d=cache([1, 2, 4], [1, 2, 4], line)
         | {
