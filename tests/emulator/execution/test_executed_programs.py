@@ -10,7 +10,7 @@ from emulator.counterfactual.core import CounterfactualCore, CounterfactualSetti
 from emulator.counterfactual.progress_clock import ProgressClock
 from emulator.counterfactual.range_accesses import RangeAccesses
 from emulator.counterfactual.served_instructions import served_instructions
-from emulator.events import FIRST_PROGRAM
+from emulator.events import FIRST_PROGRAM, Consumer
 from emulator.machine import Machine
 from emulator.probes import BlockCounter, EventCounter
 from emulator.timing.inorder import InOrderCore
@@ -60,7 +60,7 @@ def test_probes_count_what_counters_count(build: Build, options: dict[str, objec
             step, table, counter = (address(machine, name) for name in ("step", "table", "__measure_counters"))
             events, blocks = EventCounter([([step], []), ([], [(table, table + 256)])]), BlockCounter(True)
             accesses, clock = RangeAccesses([(counter, counter + 8)]), ProgressClock([step], with_addresses=True)
-            consumers = [events, blocks, accesses, clock]
+            consumers: list[Consumer] = [events, blocks, accesses, clock]
             machine.observe(events.selection, consumers)
             totals = machine.counter_totals([counter])
             assert machine.run().status == 0
