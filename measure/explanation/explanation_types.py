@@ -150,12 +150,14 @@ class SiteEffect:
 @dataclass(frozen=True)
 class Decision:
     """Something that the compiler made otherwise in the instrumented program. ``kind``: inlining, library
-    calls, size, spills or loops; ``place``: ``file:line`` of the function, "" if unknown."""
+    calls, size, spills or loops; ``place``: ``file:line`` of the function, "" if unknown; ``is_idle``: whether it is
+    about a call that the run never makes."""
 
     kind: str
     function: str
     place: str
     text: str
+    is_idle: bool = False
 
 
 BEST_FIRST: tuple[Verdict, ...] = ("equivalent", "not assessable", "inconclusive", "changed", "perturbed")

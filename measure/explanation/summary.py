@@ -219,9 +219,9 @@ def _causes(one: Explanation) -> list[str]:
                 f"{share_text(moved)} of the change goes when nothing but the ends of records is moved, to where the "
                 "plain run has them: that much is a matter of where the trace is cut, whatever moves the cuts."
             )
-    inlining = [decision.text for decision in one.decisions if decision.kind in ("inlining", "library calls")]
-    if inlining:
-        found.append("The compiler decided otherwise: " + "; ".join(inlining[:_MOST_DECISIONS]) + ".")
+    decided = [decision.text for decision in one.decisions if decision.kind != "size" and not decision.is_idle]
+    if decided:
+        found.append("The compiler decided otherwise: " + "; ".join(decided[:_MOST_DECISIONS]) + ".")
     found += [f"{sentence}." for sentence in one.metrics.interactions]  # begin with the name of a metric
     found += [f"{sentence[0].upper()}{sentence[1:]}." for sentence in one.mechanisms.interactions]
     return found + _unseen(one)
