@@ -27,14 +27,16 @@ def change_by_added_counts(
     paired: PairedRuns, choice: ProgramChoice, metrics: Sequence[str], relations: Relations
 ) -> NDArray[np.float64] | None:
     """The change of z, (n_pairs, n_relations), when what the counters of ``metrics`` execute in the program ``choice``
-    is added to the plain runs. None where a second run cannot count them, and with sampling by signals."""
-    if paired.samples_by_signal(choice):
+    is added to the plain runs. None where a second run cannot count them, with sampling by signals, and where the
+    machine sees none of them."""
+    seen = [metric for metric in metrics if metric not in choice.unseen]
+    if not seen or paired.samples_by_signal(choice):
         return None
     counted = replace(choice, second_run=choice.metrics)
     try:
         made = paired.runs([counted, PLAIN])
         program = Path(paired.build(choice).elf_path)
-        executed = {one: events_of_code(program, paired.code_as_built(choice, (one,))) for one in metrics}
+        executed = {one: events_of_code(program, paired.code_as_built(choice, (one,))) for one in seen}
     except MeasureError:
         return None
     added = [with_counts(run, executed, paired.hardware) for run in made[counted]]

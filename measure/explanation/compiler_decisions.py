@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from common.cplusplus_symbols import readable_names
 from common.library_sources import is_library_source
@@ -25,6 +26,11 @@ from measure.program_code.counter_code import program_image, read_code
 _STACK = 2
 _SOURCES = (".c", ".cpp", ".s", ".S", ".zig")  # endings of the names of sources; headers have none, or others
 _SMALLEST_SIZE_CHANGE_BYTES = 4
+_MADE = ("memcpy", "memset", "memmove", "memcmp", "bcmp", "memchr", "strlen", "strcpy", "stpcpy", "strchr")
+"""Functions of which compilers make calls in the place of loops, copies and other calls."""
+_PRINTS = {"puts": "printf", "putchar": "printf", "fwrite": "fprintf", "fputc": "fprintf"}
+"""Functions of which compilers make calls in the place of a call of another one."""
+_MOST_PASSES = 8  # over functions that are inlined in inlined functions
 
 
 @dataclass(frozen=True)
@@ -98,7 +104,8 @@ def compare_decisions(
     counter_instructions: Collection[int],
     entries: Mapping[str, int] | None = None,
 ) -> tuple[Decision, ...]:
-    """What differs beside the counters; inlining first, then spills, loops and sizes, larger differences first.
+    """What differs beside the counters; inlining first, then spills, loops and sizes, larger differences first. Calls
+    are sorted by the executions of what is called, and those that are never made are last of all.
 
     ``entries``: see `CounterCode.entries`; functions that the run never entered are left out, since what the compiler
     decided about them changed nothing. Functions of C++ are named as people write them.
@@ -106,20 +113,114 @@ def compare_decisions(
     before, after = function_facts(plain), function_facts(instrumented, counter_instructions)
     shown = _shown_names(before, after)
     idle = set() if entries is None else _with_a_unique_name(program_image(instrumented)) - entries.keys()
-    found: list[tuple[int, int, Decision]] = []
+    called = _Callees(program_image(instrumented), entries)
+    changed = _changed_calls(before, after)
+    found: list[_Found] = []
     for name in sorted({*before, *after} - idle):
         old, new = before.get(name), after.get(name)
         if (old is None or new is None) and any(one is not None and one.is_apart for one in (old, new)):
             continue  # it is linked because something calls it, which is told of the caller
         if old is None and new is not None:
             text = f"{shown[name]} has a body of its own; in the plain program all of its calls are inlined"
-            found.append((0, new.n_bytes, Decision("inlining", shown[name], new.place, text)))
+            decision = Decision("inlining", shown[name], new.place, text)
+            found.append(_Found(0, decision, new.n_bytes, called.executions(name)))
         elif new is None and old is not None:
             text = f"{shown[name]} has no body; in the plain program it is called"
-            found.append((0, old.n_bytes, Decision("inlining", shown[name], old.place, text)))
+            decision = Decision("inlining", shown[name], old.place, text)
+            found.append(_Found(0, decision, old.n_bytes, called.executions(name)))
         elif old is not None and new is not None:
-            found += _differences(shown[name], old, new, shown)
-    return tuple(decision for _, _, decision in sorted(found, key=lambda item: (item[0], -item[1], item[2].function)))
+            found += _calls(shown[name], old, new, changed[name], shown, called)
+            found += _differences(shown[name], old, new)
+    return tuple(one.decision for one in sorted(found, key=lambda one: one.key))
+
+
+class _Found(NamedTuple):
+    """A decision with what it is sorted by. ``kind``: order of kinds; ``size``: of the difference; ``executions``: of
+    the call that it is about, 0 if they are not known."""
+
+    kind: int
+    decision: Decision
+    size: int
+    executions: int = 0
+
+    @property
+    def key(self) -> tuple[bool, int, int, int, str]:
+        """Smallest first."""
+        return self.decision.is_idle, self.kind, -self.executions, -self.size, self.decision.function
+
+
+class _Callees:
+    """How often functions are called in a run. ``image``: of the program; ``entries``: see `compare_decisions`."""
+
+    def __init__(self, image: ElfImage, entries: Mapping[str, int] | None) -> None:
+        self._entries, self._unique = entries, _with_a_unique_name(image)
+
+    def executions(self, name: str) -> int:
+        """Calls of the function ``name``, 0 if they are not known."""
+        return 0 if self._entries is None else self._entries.get(name, 0)
+
+    def is_idle(self, name: str) -> bool:
+        """Whether ``name`` is known to be never called."""
+        return self._entries is not None and name in self._unique and name not in self._entries
+
+
+def _changed_calls(before: Mapping[str, FunctionFacts], after: Mapping[str, FunctionFacts]) -> dict[str, Counter[str]]:
+    """By function of both programs, how many more calls it has in the second one of each callee of which the number
+    differs; without callees whose calls only moved with a function that is inlined otherwise: the calls in that one's
+    body left its caller, or came to it."""
+    raw = {name: Counter(after[name].calls) for name in before.keys() & after.keys()}
+    for name, calls in raw.items():
+        calls.subtract(before[name].calls)
+    found = raw
+    for _ in range(_MOST_PASSES):
+        moved = {name: Counter(calls) for name, calls in raw.items()}
+        for name, calls in found.items():
+            for callee, more in calls.items():
+                body = (after if more > 0 and callee in after else before).get(callee) or after.get(callee)
+                if more and body is not None and not body.is_apart and callee != name:
+                    for inner, number in body.calls.items():
+                        moved[name][inner] += more * number
+        if moved == found:
+            break
+        found = moved
+    return {
+        name: Counter(
+            {callee: min(more, found[name][callee], key=abs) for callee, more in calls.items()
+             if more * found[name][callee] > 0}
+        )
+        for name, calls in raw.items()
+    }  # fmt: skip
+
+
+def _calls(
+    name: str, old: FunctionFacts, new: FunctionFacts, changed: Mapping[str, int], shown: Mapping[str, str],
+    called: _Callees,
+) -> list[_Found]:  # fmt: skip
+    """Decisions about what the function that is shown as ``name`` calls. ``changed``: see `_changed_calls`."""
+    found = []
+    for callee, change in sorted(changed.items()):
+        numbers = f"{old.calls[callee]} calls of {{}} before, {new.calls[callee]} now"
+        if callee not in old.calls_apart | new.calls_apart:
+            how = "no longer inlines" if change > 0 else "now inlines"
+            text = f"{name} {how} {shown[callee]}: {numbers.format('it')}"
+            decision = Decision("inlining", name, new.place, text, called.is_idle(callee))
+        elif _is_made(callee, changed):
+            text = (
+                f"{name} has {numbers.format(shown[callee])}: the compiler puts such calls in the place of loops and "
+                "copies"
+            )
+            decision = Decision("library calls", name, new.place, text, called.is_idle(callee))
+        else:
+            continue
+        found.append(_Found(0, decision, abs(change), called.executions(callee)))
+    return found
+
+
+def _is_made(callee: str, changed: Mapping[str, int]) -> bool:
+    """Whether the compiler made, or no longer makes, calls of the library's function ``callee``."""
+    name = callee.partition("#")[0].strip("_")
+    instead = _PRINTS.get(name)
+    return name in _MADE or (instead is not None and changed[callee] * changed.get(instead, 0) < 0)
 
 
 def _with_a_unique_name(image: ElfImage) -> set[str]:
@@ -142,35 +243,21 @@ def _shown_names(*programs: Mapping[str, FunctionFacts]) -> dict[str, str]:
     return {name: symbols[symbol] + sharp + number for name in names for symbol, sharp, number in [name.partition("#")]}
 
 
-def _differences(
-    name: str, old: FunctionFacts, new: FunctionFacts, shown: Mapping[str, str]
-) -> list[tuple[int, int, Decision]]:  # fmt: skip
-    """Differences of the function that is shown as ``name``, with an order of kinds and a size."""
+def _differences(name: str, old: FunctionFacts, new: FunctionFacts) -> list[_Found]:
+    """Differences of the code of the function that is shown as ``name``."""
     found = []
-    for callee in sorted({*old.calls, *new.calls}):
-        change = new.calls[callee] - old.calls[callee]
-        if change and callee in old.calls_apart | new.calls_apart:
-            text = (
-                f"{name} has {old.calls[callee]} calls of {shown[callee]} before, {new.calls[callee]} now: the "
-                "compiler puts such calls in the place of loops and copies"
-            )
-            found.append((0, abs(change), Decision("library calls", name, new.place, text)))
-        elif change:
-            how = "no longer inlines" if change > 0 else "now inlines"
-            text = f"{name} {how} {shown[callee]}: {old.calls[callee]} calls of it before, {new.calls[callee]} now"
-            found.append((0, abs(change), Decision("inlining", name, new.place, text)))
     stack = new.stack_accesses - old.stack_accesses
     if stack:
         text = f"{name} has {abs(stack)} {'more' if stack > 0 else 'fewer'} loads and stores on the stack"
-        found.append((1, abs(stack), Decision("spills", name, new.place, text)))
+        found.append(_Found(1, Decision("spills", name, new.place, text), abs(stack)))
     if new.loops != old.loops:
         text = f"{name} has {new.loops} loops in machine code, {old.loops} before"
-        found.append((2, abs(new.loops - old.loops), Decision("loops", name, new.place, text)))
+        found.append(_Found(2, Decision("loops", name, new.place, text), abs(new.loops - old.loops)))
     size = new.n_bytes - old.n_bytes
     if abs(size) >= _SMALLEST_SIZE_CHANGE_BYTES:
         text = (
             f"{name} is {abs(size)} bytes {'larger' if size > 0 else 'smaller'} "
             f"than the plain {old.n_bytes}, counters left out"
         )
-        found.append((3, abs(size), Decision("size", name, new.place, text)))
+        found.append(_Found(3, Decision("size", name, new.place, text), abs(size)))
     return found

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 
 from rich.console import Console
 
@@ -19,6 +20,7 @@ from measure.explanation.paired_runs import PLAIN, PairedRuns
 from measure.explanation.remedy_file import write_remedy
 from measure.explanation.summary import as_json
 from measure.result_files import write_result, write_text_atomically
+from measure.run_types import BASELINE
 from measure.runs.campaign_file import load_campaign
 from measure.runs.executor import Workers
 from measure.runs.machine_kind import check_emulated
@@ -32,6 +34,7 @@ _SHORTER = (
     "Most of that is one order of metrics, whatever --minutes says. Shorter: `measure explain` with --variant NAME and "
     "--pairs 3, or a campaign with fewer software metrics or less input."
 )
+_PLAIN = "a second run counts all of its metrics and the measured program is the plain one"
 
 
 @dataclass(frozen=True)
@@ -58,12 +61,17 @@ def explain_judged(
     """Explain those variants of ``judged`` that have a broken relation; as `explain_results`, for verdicts at hand."""
     document = load_campaign(Path(plan.campaign_file))[1]
     check_emulated(plan.campaign, document, "measure explain")
-    broken = {name: one for name, one in judged.items() if one.broken}
     fine = {name: one.in_words for name, one in judged.items() if not one.broken}
+    for name, one in judged.items():
+        if one.broken and not chosen(plan.campaign, name).metrics:
+            fine[name] = f"{one.in_words}, though {_PLAIN}"
+    broken = {name: one for name, one in judged.items() if name not in fine}
     directory = results / FOLDER
     explanations = []
     with Store(results, only_read=True) as made:
         run_seconds = made.finished()[1]
+        more = _instructions_percent(made, plan, list(broken))
+    broken = {name: replace(one, instructions_percent=more[name]) for name, one in broken.items()}
     with Store(directory) as store, Status(console, "preparing the explanation") as status:
         paired = PairedRuns(plan, document, store, workers, pairs, lambda text: console.print(text, style="dim"))
         if broken:
@@ -82,6 +90,19 @@ def explain_judged(
     return found
 
 
+def _instructions_percent(store: Store, plan: Plan, variants: Sequence[str]) -> dict[str, float]:
+    """Mean instructions of each variant's runs in ``store`` over those of the baselines; nan without runs of both."""
+    wanted = {BASELINE, *variants} if variants else set()
+    totals: dict[str, list[int]] = {name: [] for name in wanted}
+    for key, spec in zip(plan.keys, plan.specs, strict=True):
+        if spec.variant in wanted and not spec.redrawn:
+            run, _ = store.load(key, spec)
+            if run is not None:
+                totals[spec.variant].append(run.total_instructions)
+    means = {name: fmean(found) if found else math.nan for name, found in totals.items()}
+    return {name: 100 * (means[name] / means[BASELINE] - 1) for name in variants}
+
+
 def _outlook(
     paired: PairedRuns, broken: Sequence[str], run_seconds: float, at_once: int, status: Status
 ) -> Outlook:  # fmt: skip
@@ -94,10 +115,14 @@ def _outlook(
 
 
 def _write(found: Explained, plan: Plan, directory: Path) -> None:
-    """Write page, data, and for each variant the campaign file of `Explanation.written`."""
+    """Write page, data, and for each variant the campaign file of `Explanation.written`. One of an earlier explanation
+    goes where this one recommends none."""
     campaign = plan.campaign
     for one in found.explanations:
+        path = directory / f"{one.variant}.yaml"
         if one.written is not None:
-            write_remedy(campaign, one.variant, one.written, directory / f"{one.variant}.yaml")
+            write_remedy(campaign, one.variant, one.written, path)
+        else:
+            path.unlink(missing_ok=True)
     write_result(directory / FILE, as_json(found.explanations, found.fine, plan.history.design))
     write_text_atomically(directory / "explain.html", render_page(campaign.name, found.explanations, found.fine))

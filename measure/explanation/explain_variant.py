@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from measure.explanation.mechanisms import COMPILER, find_mechanisms
 from measure.explanation.metric_effects import MOST_SITES, MetricEffects
 from measure.explanation.outlook import Effort, efforts
 from measure.explanation.paired_runs import PLAIN, PairedRuns, ProgramChoice
-from measure.explanation.relations import Relation, Relations, broken_relations
+from measure.explanation.relations import Relation, Relations, broken_relations, judged_changes, reproduction
 from measure.explanation.remedies import CONFIRMING_PAIRS, try_remedies
 from measure.explanation.remedy_candidates import candidates
 from measure.perturbation.analysis_types import Perturbation, Verdict, gravest
@@ -31,10 +32,14 @@ _MOST_LINES = 12
 
 @dataclass(frozen=True)
 class VariantPerturbation:
-    """A variant's perturbation within a run and across runs, None where runs were not aligned."""
+    """A variant's perturbation within a run and across runs, None where runs were not aligned.
+
+    ``instructions_percent``: mean instructions of its runs over those of the baselines, nan if they are not known.
+    """
 
     inner: Perturbation
     outer: Perturbation | None
+    instructions_percent: float = math.nan
 
     @property
     def verdict(self) -> Verdict:
@@ -112,6 +117,10 @@ def explain_variant(
     tried = try_remedies(few, relations, choice, candidates(few, variant, choice, guilty, edited), mechanisms.change,
                         lambda: begin_step(variant, "confirming"))  # fmt: skip
     runs = paired.first(len(metrics.whole)).runs([choice, PLAIN])
+    shown = reproduction(
+        metrics.whole, judged_changes(broken, judged.inner, judged.outer), runs[choice], runs[PLAIN],
+        judged.instructions_percent,
+    )  # fmt: skip
     return Explanation(
         campaign=paired.campaign.name,
         variant=variant,
@@ -131,16 +140,20 @@ def explain_variant(
         refused=tried.refused,
         counter_lines=_lines(full, code),
         own_instructions_percent=100 * (mechanisms.own_ratio - 1),
+        reproduction=shown,
+        probes=choice.unseen,
         runs=paired.n_runs - before,
         seconds=time.monotonic() - started,
     )
 
 
 def chosen(campaign: Campaign, variant: str) -> ProgramChoice:
-    """The program with the variant's metrics whose counters the machine sees; with all, seen, if it sees none."""
+    """The program that the campaign measures for ``variant``: its probes are unseen, and what a second run counts has
+    no counter in it. Without metrics where a second run counts all of them: then it is the plain program."""
     metrics = campaign.variant_sets()[variant]
-    seen = tuple(one for one in metrics if campaign.software_metrics[one].method == "counter")
-    return ProgramChoice(seen or metrics)
+    second = campaign.in_second_run(metrics)
+    measured = tuple(metric for metric in metrics if metric not in second)
+    return ProgramChoice(measured, unseen=tuple(m for m in measured if campaign.software_metrics[m].method == "probe"))
 
 
 def expected_efforts(paired: PairedRuns, variant: str, *, first: bool) -> dict[str, Effort]:

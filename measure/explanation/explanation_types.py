@@ -12,6 +12,12 @@ from numpy.typing import NDArray
 from measure.perturbation.analysis_types import Perturbation, Verdict
 from measure.stats.intervals import t_quantile
 
+LEAST_SHARE = 0.5
+"""Of the campaign's change, over all relations together. Broken relations are those that changed most, by chance as
+well, so that other runs show somewhat less."""
+_SAME_POINTS, _SAME_PART = 1.0, 0.1
+"""Overheads in instructions that differ by no more than so many percentage points, and this part of the campaign's,
+count as the same: it depends a little on the code layout, and on times in programs that read them."""
 LEVEL = 0.95
 CAUSE = 0.1
 """Share of the change from which a mechanism is called a cause."""
@@ -129,6 +135,39 @@ def ordered(whole: NDArray[np.float64], parts: Sequence[Part], interactions: Seq
 
 
 @dataclass(frozen=True)
+class Reproduction:
+    """What the explanation's runs show of the campaign's change.
+
+    ``share``: their change over the campaign's, as a fraction, projected as `Change.share`; ``instructions_percent``:
+    overhead in instructions of their instrumented program; ``judged_instructions_percent``: that of the campaign's,
+    nan if it is not known.
+    """
+
+    share: Estimate
+    instructions_percent: Estimate
+    judged_instructions_percent: float
+
+    @property
+    def lacks_change(self) -> bool:
+        """Whether the change is shown to be less than `LEAST_SHARE` of the campaign's, or is less and not told from
+        0."""
+        share = self.share
+        return share.mean < LEAST_SHARE and not (share.low > 0 and share.high >= LEAST_SHARE)
+
+    @property
+    def differs_in_instructions(self) -> bool:
+        """Whether another program was measured, by the instructions that it executes."""
+        found, judged = self.instructions_percent, self.judged_instructions_percent
+        low, high = (found.low, found.high) if math.isfinite(found.low) else (found.mean, found.mean)
+        return max(low - judged, judged - high) > _SAME_POINTS + _SAME_PART * abs(judged)
+
+    @property
+    def failed(self) -> bool:
+        """Whether what the campaign judged is not what was explained."""
+        return self.lacks_change or self.differs_in_instructions
+
+
+@dataclass(frozen=True)
 class MetricEffect:
     """What one software metric does. ``left_out``, ``alone``: the change of z that it makes as the last one added and
     as the only one, (n_pairs, n_relations)."""
@@ -150,12 +189,14 @@ class SiteEffect:
 @dataclass(frozen=True)
 class Decision:
     """Something that the compiler made otherwise in the instrumented program. ``kind``: inlining, library
-    calls, size, spills or loops; ``place``: ``file:line`` of the function, "" if unknown."""
+    calls, size, spills or loops; ``place``: ``file:line`` of the function, "" if unknown; ``is_idle``: whether it is
+    about a call that the run never makes."""
 
     kind: str
     function: str
     place: str
     text: str
+    is_idle: bool = False
 
 
 BEST_FIRST: tuple[Verdict, ...] = ("equivalent", "not assessable", "inconclusive", "changed", "perturbed")
@@ -224,7 +265,9 @@ class Explanation:
     ``decisions``: of the compiler; ``remedies``: the best first;
     ``refused``: remedies that could not be tried, and why; ``counter_lines``: lines with counters' instructions, with
     the executions of these in a run; ``own_instructions_percent``: instructions of the instrumented program without its
-    counters', over those of the plain one; ``runs``, ``seconds``: made for the explanation.
+    counters', over those of the plain one; ``reproduction``: what these runs show of the change that the campaign
+    judged; ``probes``: software metrics whose counters the machine does not see; ``runs``, ``seconds``: made for the
+    explanation.
     """
 
     campaign: str
@@ -245,6 +288,8 @@ class Explanation:
     refused: tuple[str, ...]
     counter_lines: tuple[tuple[str, int], ...]
     own_instructions_percent: float
+    reproduction: Reproduction
+    probes: tuple[str, ...]
     runs: int
     seconds: float
 
@@ -256,7 +301,9 @@ class Explanation:
     @property
     def written(self) -> Remedy | None:
         """The remedy whose campaign file is written: the best one, or where that leaves no software metric to collect,
-        the next one that helps."""
+        the next one that helps. None where something else than the campaign's change was explained."""
+        if self.reproduction.failed:
+            return None
         if not self.remedies or self.remedies[0].campaign:
             return next(iter(self.remedies), None)
         return next((one for one in self.remedies if one.helps and one.campaign), None)

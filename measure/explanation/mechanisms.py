@@ -8,6 +8,11 @@ than in the other, all are, and the parts are Shapley values: no order of the in
 them off, what differs from the plain program is what the compiler made otherwise, which cannot be switched off: it is
 the first in every order, and the others' parts are what they add beside it. Parts add up to the whole change in every
 pair of runs.
+
+Probes are counters that the machine does not see, in the campaign's runs as here: none of their instructions, accesses
+and addresses changes anything, so that what is left of them are the compiler's decisions. In a program with probes
+and other counters, the instructions and the accesses of the others are one mechanism: an intervention hides both of the
+probes, and has no other set of instructions of which it hides one.
 """
 
 from __future__ import annotations
@@ -34,12 +39,14 @@ ACCESSES = "their memory accesses"
 LAYOUT = "layout of code and data"
 COMPILER = "compiler decisions"
 SAMPLER = "the sampler"
+BESIDE_PROBES = "executed instructions and their accesses"
 _ABOUT = {
     EXECUTED: "the counters' instructions take cycles and count as events",
     ACCESSES: "the counters' loads and stores go through caches and TLBs",
     LAYOUT: "code and data lie at other addresses than in the plain program",
     COMPILER: "the compiler made the rest of the program otherwise; first in every order, as it cannot be switched off",
     SAMPLER: "the sampler runs in the program, and reads counters that the plain program lacks",
+    BESIDE_PROBES: "counters that are no probes take cycles, count as events, and their accesses go through caches",
 }
 CUT_PAIRS = 3  # in which records are also cut by the program's progress
 State = frozenset[str]
@@ -68,7 +75,7 @@ def find_mechanisms(
     runs for `Mechanisms.cuts`."""
     signal = paired.samples_by_signal(choice)
     ideal = _Sampled(paired, replace(choice, sampling="ideal") if signal else choice)
-    factors = [EXECUTED, ACCESSES, LAYOUT, *([SAMPLER] if signal else [])]
+    factors = [*ideal.factors, *([SAMPLER] if signal else [])]
     sampled = {False: ideal, True: _Sampled(paired, choice) if signal else ideal}
     values: dict[State, NDArray[np.float64]] = {}
 
@@ -85,7 +92,9 @@ def find_mechanisms(
         measure(subsets(factors))
     change = parts_of_states(values, factors)
     few = paired.first(min(paired.n_pairs, CUT_PAIRS))
-    cuts = None if signal or not with_cuts else change_by_cuts(few, choice, relations, ideal.codes[: few.n_pairs])
+    cuts = None
+    if with_cuts and not signal and BESIDE_PROBES not in factors:  # where counters would count as progress
+        cuts = change_by_cuts(few, choice, relations, ideal.codes[: few.n_pairs])
     own_ratio = ideal.codes[0].own / ideal.plain_runs[0].total_instructions
     return Mechanisms(change, cuts, ideal.as_built, own_ratio)
 
@@ -134,33 +143,53 @@ def _interactions(
 
 
 class _Sampled:
-    """The program ``choice`` and the plain one with the same sampler; what interventions on the first need."""
+    """The program ``choice`` and the plain one with the same sampler; what interventions on the first need.
+
+    ``factors``: the mechanisms by which counters that the machine sees can change relations, none without such; without
+    probes, see the module.
+    """
 
     def __init__(self, paired: PairedRuns, choice: ProgramChoice) -> None:
         self._paired, self._choice = paired, choice
-        plain = replace(PLAIN, sampling=choice.sampling)
-        self.plain_runs: list[Run] = paired.runs([choice, plain])[plain]
+        self._plain = replace(PLAIN, sampling=choice.sampling)
+        self.plain_runs: list[Run] = paired.runs([choice, self._plain])[self._plain]
         self.as_built = paired.code_as_built(choice, choice.metrics)
-        self.codes = [paired.code(choice, pair, choice.metrics) for pair in range(paired.n_pairs)]
-        self._moves: dict[str, LayoutMoves] = {}
-        for pair, code in enumerate(self.codes):
-            counted, uncounted = (paired.placed(one, pair).binary for one in (choice, plain))
-            if counted not in self._moves:
-                self._moves[counted] = layout_moves(Path(counted), Path(uncounted), code.instructions)
+        self.codes = self._codes(choice.metrics)
+        self._unseen = self._codes(choice.unseen) if choice.unseen else []
+        self._moves: dict[tuple[str, tuple[int, ...]], LayoutMoves] = {}
+        seen = set(choice.metrics) - set(choice.unseen)
+        self.factors = [EXECUTED, ACCESSES, LAYOUT]
+        if choice.unseen:
+            self.factors = [BESIDE_PROBES, LAYOUT] if seen else []
 
     def specs(self, state: State) -> list[RunSpec]:
         """The runs, a pair each, in which only the mechanisms of ``state`` are at work."""
-        found = []
-        for pair, code in enumerate(self.codes):
-            moves = self._moves[self._paired.placed(self._choice, pair).binary]
-            moved = LAYOUT not in state
-            change = Intervention(
-                instructions=code.instructions,
-                free=EXECUTED not in state,
-                uncached=ACCESSES not in state,
-                code_moves=moves.code if moved else (),
-                data_moves=moves.data if moved else (),
-            )
-            untouched = {EXECUTED, ACCESSES, LAYOUT} <= state
-            found.append(self._paired.spec(self._choice, pair, None if untouched else change))
-        return found
+        pairs = range(self._paired.n_pairs)
+        untouched = state.issuperset(self.factors)
+        changes = [None if untouched else self._change(state, pair) for pair in pairs]
+        return [self._paired.spec(self._choice, pair, change) for pair, change in zip(pairs, changes, strict=True)]
+
+    def _change(self, state: State, pair: int) -> Intervention:
+        """The intervention that leaves only the mechanisms of ``state`` at work; probes are unseen in each."""
+        probes = bool(self._unseen)
+        code = self._unseen[pair] if BESIDE_PROBES in state else self.codes[pair]
+        moves = LayoutMoves((), ()) if LAYOUT in state else self._moves_of(pair, code.instructions)
+        return Intervention(
+            instructions=code.instructions,
+            free=probes or EXECUTED not in state,
+            uncached=probes or ACCESSES not in state,
+            code_moves=moves.code,
+            data_moves=moves.data,
+        )
+
+    def _codes(self, metrics: Sequence[str]) -> list[CounterCode]:
+        """The code of the counters of ``metrics`` in each pair's program."""
+        return [self._paired.code(self._choice, pair, metrics) for pair in range(self._paired.n_pairs)]
+
+    def _moves_of(self, pair: int, instructions: tuple[int, ...]) -> LayoutMoves:
+        """The moves to the plain program's layout, where ``instructions`` take no space."""
+        counted, plain = (self._paired.placed(one, pair).binary for one in (self._choice, self._plain))
+        key = counted, instructions
+        if key not in self._moves:
+            self._moves[key] = layout_moves(Path(counted), Path(plain), instructions)
+        return self._moves[key]

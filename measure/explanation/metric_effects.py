@@ -57,7 +57,7 @@ class MetricEffects:
 
     def choice_of(self, metrics: frozenset[str]) -> ProgramChoice:
         """The program that collects ``metrics``, in the variant's order."""
-        return replace(self._choice, metrics=tuple(m for m in self._choice.metrics if m in metrics))
+        return self._choice.only(metrics)
 
     def left_out_and_alone(self) -> tuple[MetricEffect, ...]:
         """Those metrics, in the variant's order, that were both left out of the variant and collected alone."""
@@ -189,4 +189,4 @@ class MetricEffects:
         file, _, line = place.rpartition(":")
         narrowed = spec.model_copy(update={"file": Path(file).name, "line": int(line)})
         others = tuple(item for item in self._choice.specs if item[0] != metric)
-        return replace(self._choice, metrics=(metric,), specs=(*others, (metric, narrowed)))
+        return replace(self._choice.only((metric,)), specs=(*others, (metric, narrowed)))

@@ -35,8 +35,8 @@ def steps_of(values: Mapping[frozenset[str], NDArray[np.float64]], orders: Seque
 
 def agree(steps: Steps, whole: NDArray[np.float64]) -> bool:
     """Whether no factor is shown to add otherwise in the last order than in the first (see `is_shown`). The factors
-    share the error of that (Bonferroni)."""
-    level = 1 - (1 - LEVEL) / len(steps)
+    share the error of that (Bonferroni); with none of them, as of probes alone, nothing can be shown."""
+    level = 1 - (1 - LEVEL) / max(len(steps), 1)
     return not any(is_shown(one[-1] - one[0], whole, level) for one in steps.values())
 
 

@@ -57,8 +57,13 @@ class ProgramChoice:
         """The programs that its runs need: itself, or what is measured and what counts in a second run."""
         if not self.second_run:
             return (self,)
-        rest = tuple(metric for metric in self.metrics if metric not in self.second_run)
-        return replace(self, metrics=rest, second_run=()), replace(self, metrics=self.second_run, second_run=())
+        rest = [metric for metric in self.metrics if metric not in self.second_run]
+        return self.only(rest), replace(self, metrics=self.second_run, second_run=(), unseen=())
+
+    def only(self, metrics: Collection[str]) -> ProgramChoice:
+        """This choice with those of its metrics that are in ``metrics``, counted as here, in the same order."""
+        kept = [tuple(m for m in some if m in metrics) for some in (self.metrics, self.unseen, self.second_run)]
+        return replace(self, metrics=kept[0], unseen=kept[1], second_run=kept[2])
 
     def changed(self, campaign: Campaign) -> Campaign:
         """The campaign with this choice's settings, without variants."""
@@ -205,7 +210,7 @@ class PairedRuns:
     def spec(self, choice: ProgramChoice, pair: int, intervention: Intervention | None = None) -> RunSpec:
         """The specification of one run."""
         if intervention is not None:
-            return replace(self.placed(choice, pair), intervention=intervention)
+            return replace(self.placed(choice, pair), unread=self._unread(choice), intervention=intervention)
         if choice.second_run:
             first, second = choice.programs
             built = [replace(self._as_built(one, pair), seed=self._template.seed) for one in (first, second)]
@@ -213,10 +218,14 @@ class PairedRuns:
         if choice.unseen:
             plain = self.placed(replace(choice, metrics=(), specs=(), unseen=()), pair)
             spec = self.placed(choice, pair)
-            unread = choice.unseen if spec.sampling_mode == "signal" else ()
             self.code(choice, pair, choice.unseen)
-            return replace(spec, unread=unread, intervention=self._unseen.intervention(spec, plain, choice.unseen))
+            intervention = self._unseen.intervention(spec, plain, choice.unseen)
+            return replace(spec, unread=self._unread(choice), intervention=intervention)
         return replace(self._as_built(choice, pair), layout_seed=self.layout_seed(pair))
+
+    def _unread(self, choice: ProgramChoice) -> tuple[str, ...]:
+        """The counters of ``choice`` that no sampler in the guest reads, as it does not know them."""
+        return choice.unseen if self.samples_by_signal(choice) else ()
 
     def placed(self, choice: ProgramChoice, pair: int) -> RunSpec:
         """The specification of a run without an intervention whose ``binary`` is the program as it is run, so that its

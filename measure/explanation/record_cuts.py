@@ -40,7 +40,8 @@ def change_by_cuts(
         plain_cut = paired.make([replace(spec, intervention=cut) for spec, cut in zip(specs, cuts, strict=True)])
     wanted = []
     for pair, code in enumerate(codes):
-        cut = _cut(code, cut_base[pair], paired.placed(choice, pair), clock)
+        spec = paired.spec(choice, pair) if choice.unseen else paired.placed(choice, pair)
+        cut = _cut(code, cut_base[pair], spec, clock)
         wanted.append(paired.spec(choice, pair, cut))
     made = paired.make(wanted)
     # What the clock itself changes is in both programs.
@@ -74,11 +75,12 @@ def _places(spec: RunSpec, functions: Sequence[str]) -> tuple[int, ...]:
 
 
 def _cut(code: CounterCode, base: Run, spec: RunSpec, clock: Sequence[str]) -> Intervention:
-    """The intervention that cuts the records of ``spec`` where the plain run ``base`` has its cuts.
+    """The intervention that cuts the records of ``spec`` where the plain run ``base`` has its cuts, beside the one that
+    it has.
 
     By the entries of ``clock``; without, by instructions, in proportion to the whole run.
     """
-    plain = Intervention(instructions=code.instructions)
+    plain = spec.intervention or Intervention(instructions=code.instructions)
     if clock:
         before, within = base.trace.columns((f"{BEFORE}{_CLOCK}", f"{PROBE}{_CLOCK}")).T
         boundaries = tuple(int(count) for count in [*before, before[-1] + within[-1]])

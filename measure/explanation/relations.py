@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from measure.alignment.setting import AlignmentSetting
+from measure.explanation.explanation_types import Reproduction, direction, estimate
 from measure.perturbation.analysis_types import BROKEN, Perturbation
 from measure.perturbation.similarity import PreparedRun, SimilarityRule, near_duplicates, prepare, similarity
 from measure.run_types import Run
@@ -36,6 +37,24 @@ def broken_relations(*perturbations: Perturbation | None) -> list[Relation]:
         for pair in one.pairs if pair.verdict in BROKEN
     ]  # fmt: skip
     return list(dict.fromkeys(found))
+
+
+def judged_changes(relations: Sequence[Relation], *perturbations: Perturbation | None) -> NDArray[np.float64]:
+    """The change of z of each of ``relations``, (n_relations,), that the runs of ``perturbations`` show; nan if none
+    has it."""
+    changes = {(pair.a, pair.b): pair.delta_z for one in perturbations if one is not None for pair in one.pairs}
+    return np.array([changes.get(relation, np.nan) for relation in relations])
+
+
+def reproduction(
+    whole: NDArray[np.float64], judged: NDArray[np.float64], runs: Sequence[Run], plain: Sequence[Run],
+    judged_instructions_percent: float,
+) -> Reproduction:  # fmt: skip
+    """Compare a change of z, ``whole``, (n_pairs, n_relations), of ``runs`` from the ``plain`` ones of the same pairs,
+    with the mean change that the campaign ``judged``, (n_relations,)."""
+    more = [100 * (run.total_instructions / base.total_instructions - 1) for run, base in zip(runs, plain, strict=True)]
+    share = estimate(np.nansum(whole * direction(judged[None]), axis=1))
+    return Reproduction(share, estimate(np.array(more)), judged_instructions_percent)
 
 
 class Relations:

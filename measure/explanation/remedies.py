@@ -136,9 +136,12 @@ def try_remedies(
 
 
 def _needless(candidate: Candidate, mechanisms: Change) -> str:
-    """Why ``candidate`` cannot help, "" if it may."""
+    """Why ``candidate`` cannot help, or not be used, "" if it may."""
+    if candidate.unfit:
+        return candidate.unfit
     known = {part.name: mechanisms.share(part).mean for part in mechanisms.parts}
-    shares = {name: known.get(name, 0.0) for name in candidate.against}
+    named = [name for name in candidate.against if name in known] or candidate.against[:1]
+    shares = {name: known.get(name, 0.0) for name in named}
     if not candidate.against or any(abs(share) >= CAUSE for share in shares.values()):
         return ""
     return "it is against " + " and ".join(f"{name} ({share:z.0%} of the change)" for name, share in shares.items())
@@ -215,16 +218,19 @@ def _other_counts(counted: Run, remedied: Run) -> str:
         if metric not in counted.trace.metrics:
             continue
         before, after = (run.trace.columns((metric,))[:, 0] for run in (counted, remedied))
-        if not before.sum() or not after.sum():
+        if not before.sum():
             continue
-        ratio = after.sum() / before.sum()
-        if abs(ratio - 1) > _SAME_TOTAL:
-            sentences.append(f"{metric} counts {100 * (ratio - 1):+.1f}%")
-        if not clock or (second is not None and metric in second.metrics):  # which has the better times
+        outside = _outside(before, after)
+        difference, events = int(after.sum() - before.sum()), int(before.sum())
+        if abs(difference) > max(_SAME_TOTAL * events, outside):
+            sentences.append(
+                f"{metric} counts {100 * difference / events:+.1f}% ({int(after.sum()):,} events for {events:,})"
+            )
+        if not after.sum() or not clock or (second is not None and metric in second.metrics):  # has the better times
             continue
         at_clock = [_progress(run.trace, metric, clock) for run in (counted, remedied)]
         late = max((a[:-_SAME_STEPS] - b[_SAME_STEPS:]).max() for a, b in (at_clock, at_clock[::-1]))
-        if late > _SAME_TIME:
+        if late > max(_SAME_TIME, outside / events):
             sentences.append(
                 f"up to {100 * late:.0f}% of the counts of {metric} are late or early, by more than {_SAME_STEPS}% of "
                 "the run's conditional branches"
@@ -232,7 +238,13 @@ def _other_counts(counted: Run, remedied: Run) -> str:
     return "; ".join(sentences)
 
 
-_SAME_TOTAL = 0.02  # the records before the first and after the last boundary differ
+def _outside(*counts: np.ndarray) -> float:
+    """Events that may be before the first or after the last boundary of one run, and in a record of another: what two
+    records with events have, as a rule."""
+    return max((2 * float(np.median(column[column > 0])) for column in counts if column.any()), default=0.0)
+
+
+_SAME_TOTAL = 0.02
 _SAME_TIME = 0.1
 _SAME_STEPS = 2  # hundredths of the run within which counts have the same time, as long as the clocks differ by less
 _CLOCKS = ("PAPI_BR_CN", "PAPI_BR_TKN")  # counters have no branches, but for those that count one event in several

@@ -9,13 +9,15 @@ import numpy as np
 
 from instrumenter.spec.software_metrics import MetricSpec
 from measure.explanation.keep_inlining import Edited
-from measure.explanation.mechanisms import ACCESSES, COMPILER, LAYOUT
+from measure.explanation.mechanisms import ACCESSES, BESIDE_PROBES, COMPILER, LAYOUT
 from measure.explanation.paired_runs import PairedRuns, ProgramChoice
 from measure.run_types import standard_error
 from measure.stats.correlation import spearman
 
 PERIOD = 16
 """Events of which a sampled counter counts one."""
+FEWEST_SAMPLED = 64 * PERIOD
+"""Events of a run from which counting one in `PERIOD` estimates them."""
 SECOND_RUN = "counts from a second run"
 _STANDS_IN = 0.9  # rank correlation from which a hardware metric carries the same information
 
@@ -25,7 +27,8 @@ class Candidate:
     """A remedy to try. ``runs_of``: programs that all have to be run, each in runs of its own; the worst verdict
     counts; ``gives_up``: what is lost, in words that can follow "it gives up"; ``campaign``: changes of the campaign
     file, empty where no software metric is left; ``against``: mechanisms that it may help against, () for any;
-    ``unless``: it is not tried when the remedy of this name helps, which is better in all that it gives up."""
+    ``unless``: it is not tried when the remedy of this name helps, which is better in all that it gives up; ``unfit``:
+    why it is not tried at all, "" if it is."""
 
     name: str
     about: str
@@ -34,6 +37,7 @@ class Candidate:
     campaign: Mapping[str, object] = field(default_factory=dict)
     against: tuple[str, ...] = ()
     unless: str = ""
+    unfit: str = ""
 
     @property
     def counts(self) -> bool:
@@ -49,40 +53,20 @@ def candidates(
     campaign = paired.campaign
     first = guilty[0]
     rest = tuple(metric for metric in choice.metrics if metric != first)
-    without = replace(choice, metrics=rest)
-    probe = {"software_metrics": {first: {"method": "probe"}}}
-    found = _second_runs(paired, choice, guilty)
-    found.append(
-        Candidate(
-            f"probe for {first}",
-            f"the emulated machine does not see the counter of {first}",
-            (replace(choice, unseen=(first,)),),
-            "real machines, as it works on the emulated one only",
-            probe,
-            unless=SECOND_RUN,
-        )
-    )
-    if len(choice.metrics) > 1:
-        everything = {"software_metrics": {metric: {"method": "probe"} for metric in choice.metrics}}
-        found.append(
-            Candidate(
-                "probes for all metrics",
-                "the emulated machine does not see the counters",
-                (replace(choice, unseen=choice.metrics),),
-                "real machines, as it works on the emulated one only",
-                everything,
-                unless=SECOND_RUN,
-            )
-        )
+    kept = [metric for metric in campaign.variant_sets().get(variant, choice.metrics) if metric != first]
+    without, alone = choice.only(rest), choice.only((first,))
+    guilty_seen = any(metric not in choice.unseen for metric in guilty)
+    found = _second_runs(paired, choice, guilty) + (_probes(choice, first) if guilty_seen else [])
+    if first in choice.unseen:
+        found += _in_place_of_a_probe(paired, variant, choice, first, kept)
     if rest:
-        alone = replace(choice, metrics=(first,))
         found.append(
             Candidate(
                 f"{first} in a run of its own",
                 f"{', '.join(rest)} in one run, {first} in another",
                 (without, alone),
                 "one trace with all metrics, unless runs are merged",
-                {"variants": {f"{variant}-rest": list(rest), f"{variant}-{first}": [first]}},
+                {"variants": {f"{variant}-rest": kept, f"{variant}-{first}": [first]}},
             )
         )
     if campaign.placement == "packed":
@@ -93,12 +77,12 @@ def candidates(
                 (replace(choice, placement="cache_line"),),
                 "memory",
                 {"placement": "cache_line"},
-                (ACCESSES, LAYOUT),
+                (ACCESSES, LAYOUT, BESIDE_PROBES),
             )
         )
     found += _entry_instead_of_call(paired, choice)
-    found += _cheaper_counters(paired, choice, first)
-    found += _stand_in(paired, variant, choice, first)
+    found += _cheaper_counters(paired, choice, first) if guilty_seen else []
+    found += _stand_in(paired, choice, first, {"variants": {variant: kept}} if kept else {})
     if edited is not None:
         found.append(
             Candidate(
@@ -154,6 +138,61 @@ def _second_runs(paired: PairedRuns, choice: ProgramChoice, guilty: Sequence[str
     ]
 
 
+def _probes(choice: ProgramChoice, first: str) -> list[Candidate]:
+    """Probes in place of the counters that the machine sees: for the metric ``first``, and for all."""
+    seen = tuple(metric for metric in choice.metrics if metric not in choice.unseen)
+    sets: dict[str, tuple[str, ...]] = {f"probe for {first}": (first,)} if first in seen else {}
+    if seen and len(choice.metrics) > 1:
+        sets["probes for all metrics"] = seen
+    return [
+        Candidate(
+            name,
+            f"the emulated machine does not see the counter of {first}"
+            if metrics == (first,) else "the emulated machine does not see the counters",
+            (replace(choice, unseen=tuple(m for m in choice.metrics if m in (*choice.unseen, *metrics))),),
+            "real machines, as it works on the emulated one only",
+            {"software_metrics": {metric: {"method": "probe"} for metric in metrics}},
+            unless=SECOND_RUN,
+        )
+        for name, metrics in sets.items()
+    ]  # fmt: skip
+
+
+def _in_place_of_a_probe(
+    paired: PairedRuns, variant: str, choice: ProgramChoice, first: str, kept: Sequence[str]
+) -> list[Candidate]:
+    """What may help where the compiler's decisions beside the probe of ``first`` change relations: to probe another
+    place, and to leave the metric out. ``kept``: the variant's other metrics."""
+    found = []
+    spec = _specs(paired, choice)[first]
+    if spec.event in ("loop", "branch", "write") and spec.function:
+        entries = MetricSpec(event="entry", function=spec.function, file=spec.file, method="probe")
+        no_others = {key: None for key in ("variable", "field", "line", "add") if getattr(spec, key) is not None}
+        found.append(
+            Candidate(
+                f"entries of {spec.function} in place of {first}",
+                f"a probe where {spec.function} begins leaves its loops to the compiler",
+                (_with_specs(choice, {first: entries}),),
+                f"the counts of {first}: entries of {spec.function} are counted in their place",
+                {"software_metrics": {first: {"event": "entry", **no_others}}},
+                unless=SECOND_RUN,
+            )
+        )
+    if len(choice.metrics) > 1:
+        others = tuple(metric for metric in choice.metrics if metric != first)
+        found.append(
+            Candidate(
+                f"{variant} without {first}",
+                f"{first} is not collected",
+                (choice.only(others),),
+                f"the counts of {first}",
+                {"variants": {variant: list(kept)}},
+                unless=SECOND_RUN,
+            )
+        )
+    return found
+
+
 def _entry_instead_of_call(paired: PairedRuns, choice: ProgramChoice) -> list[Candidate]:
     """Counting entries of a function instead of its calls, where all calls come from the program's own code."""
     specs = _specs(paired, choice)
@@ -195,7 +234,8 @@ def _cheaper_counters(paired: PairedRuns, choice: ProgramChoice, first: str) -> 
     specs = _specs(paired, choice)
     plain = {
         metric: specs[metric] for metric in choice.metrics
-        if not specs[metric].local and specs[metric].sampled is None and specs[metric].event != "alloc_bytes"
+        if metric not in choice.unseen  # these keys mean nothing beside a probe
+        and not specs[metric].local and specs[metric].sampled is None and specs[metric].event != "alloc_bytes"
     }  # fmt: skip
     found = []
     local = {metric: spec.model_copy(update={"local": True}) for metric, spec in plain.items()}
@@ -220,13 +260,27 @@ def _cheaper_counters(paired: PairedRuns, choice: ProgramChoice, first: str) -> 
                 f"exact counts: they are estimates, with a standard error of {standard_error(PERIOD):.1f} events in a "
                 "record",
                 {"software_metrics": {first: {"sampled": PERIOD}}},
+                unfit=_too_rare(paired, choice, first),
             )
         )
     return found
 
 
-def _stand_in(paired: PairedRuns, variant: str, choice: ProgramChoice, first: str) -> list[Candidate]:
-    """The hardware metric whose ranks follow those of ``first`` within runs that do not see its counter."""
+def _too_rare(paired: PairedRuns, choice: ProgramChoice, metric: str) -> str:
+    """Why every `PERIOD`-th event of ``metric`` says nothing of their number, "" if it does."""
+    counts = [run.trace.columns((metric,))[:, 0] for run in paired.runs([choice])[choice]]
+    events, in_record = (float(np.mean([of(column) for column in counts])) for of in (np.sum, np.mean))
+    if events >= FEWEST_SAMPLED and in_record >= standard_error(PERIOD):
+        return ""
+    return (
+        f"{metric} has {events:,.0f} events in a run, {in_record:.2g} in a record, expected at least "
+        f"{FEWEST_SAMPLED:,} and the standard error of {standard_error(PERIOD):.1f}: few records would have a count"
+    )
+
+
+def _stand_in(paired: PairedRuns, choice: ProgramChoice, first: str, campaign: Mapping[str, object]) -> list[Candidate]:
+    """The hardware metric whose ranks follow those of ``first`` within runs that do not see its counter. ``campaign``:
+    changes of the campaign file that leave ``first`` out."""
     unseen = replace(choice, unseen=choice.metrics)
     names = (first, *paired.hardware)
     found = [
@@ -236,15 +290,15 @@ def _stand_in(paired: PairedRuns, variant: str, choice: ProgramChoice, first: st
     best = int(np.argmax(np.abs(rho)))
     if abs(rho[best]) < _STANDS_IN:
         return []
-    rest = tuple(metric for metric in choice.metrics if metric != first)
+    others = tuple(metric for metric in choice.metrics if metric != first)
     follows = "rises" if rho[best] > 0 else "falls"
     return [
         Candidate(
             f"{paired.hardware[best]} in place of {first}",
             f"its rank correlation with {first} is {rho[best]:+.2f} within a run",
-            (replace(choice, metrics=rest),),
+            (choice.only(others),),
             f"the counts of {first}: {paired.hardware[best]} {follows} as they rise, with a rank correlation of "
             f"{rho[best]:+.2f}",
-            {"variants": {variant: list(rest)}} if rest else {},
+            campaign,
         )
     ]

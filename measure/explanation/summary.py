@@ -23,16 +23,17 @@ from measure.explanation.explanation_types import (
     estimate,
     share_text,
 )
-from measure.explanation.mechanisms import ACCESSES, EXECUTED
+from measure.explanation.mechanisms import ACCESSES, BESIDE_PROBES, EXECUTED
 from measure.explanation.orders import INTERACTION
 from measure.explanation.relations import relation_text
 from measure.perturbation.finding import RESULTS, Finding
-from measure.perturbation.wording import in_words, p_text
+from measure.perturbation.wording import in_words, p_text, percent
 
 SCHEMA = "perturbation-explanation-1"
 CYCLES_ARE = "the overhead over the plain program; of a remedy that takes several runs, that of the costliest one"
 _MOST_DECISIONS = 3
 _MOST_UNSEEN = 3
+_OF_INSTRUCTIONS = (EXECUTED, ACCESSES, BESIDE_PROBES)
 
 
 def as_json(explanations: Sequence[Explanation], fine: Mapping[str, str], plan: str) -> dict[str, Any]:
@@ -67,6 +68,13 @@ def _variant(one: Explanation) -> dict[str, Any]:
             }
             for n, relation in enumerate(one.relations)
         ],
+        "reproduced": {
+            "change": _interval(one.reproduction.share),
+            "instructions_percent": _interval(one.reproduction.instructions_percent),
+            "judged_instructions_percent": _number(one.reproduction.judged_instructions_percent),
+            "failed": one.reproduction.failed,
+        },
+        "probes": list(one.probes),
         "metrics": _shares(one.metrics),
         "mechanisms": _shares(one.mechanisms),
         "made_by_added_counts": _interval_of(one, one.added_counts),
@@ -161,7 +169,7 @@ def _without_the_compiler(one: Explanation) -> list[str]:
     if one.added_counts is None:
         return []
     alone = one.mechanisms.share_of(one.added_counts)
-    part = sum(one.mechanisms.share(part).mean for part in one.mechanisms.parts if part.name in (EXECUTED, ACCESSES))
+    part = sum(one.mechanisms.share(part).mean for part in one.mechanisms.parts if part.name in _OF_INSTRUCTIONS)
     if not (alone.low > 0 and alone.mean >= part + INTERACTION):
         return []
     return [
@@ -197,7 +205,38 @@ def sentences(one: Explanation) -> list[str]:
 
 def findings(one: Explanation) -> list[Finding]:
     """The explanation as findings, the most important first; a remedy that helps is marked."""
-    return [*map(Finding, _causes(one)), *_remedies(one)]
+    if one.reproduction.failed:
+        return [Finding(_not_reproduced(one)), *map(Finding, _causes(one))]
+    return [*map(Finding, [*_causes(one), *_unseen(one)]), *_remedies(one)]
+
+
+def _not_reproduced(one: Explanation) -> str:
+    """That the explanation's runs do not show what the campaign judged."""
+    found, differences = one.reproduction, []
+    if found.lacks_change:
+        differences.append(f"the relations change by {share_text(found.share)} of what they change in the campaign")
+    if found.differs_in_instructions:
+        differences.append(
+            f"the instrumented program executes {percent(found.instructions_percent.mean)} instructions over the plain "
+            f"one, in the campaign {percent(found.judged_instructions_percent)}"
+        )
+    return (
+        f"This does not explain the campaign's verdict: in these {one.n_pairs} pairs of runs, other ones than the "
+        f"campaign judged, {' and '.join(differences)}. The shares are of another change than the campaign's, the "
+        "remedies were tried against that, and none is recommended. Look whether more runs of the campaign confirm its "
+        "verdict; if they do, report this as a defect of `measure explain`."
+    )
+
+
+def _of_probes(one: Explanation) -> list[str]:
+    """A sentence on what probes can change, beside those on shares."""
+    if not one.probes:
+        return []
+    return [
+        f"The machine does not see what a probe ({listed(one.probes, _MOST_UNSEEN)}) executes. The program has its "
+        "counter, though, so the compiler decides by it what becomes of the code around: only by these decisions can a "
+        "probe change relations."
+    ]
 
 
 def _causes(one: Explanation) -> list[str]:
@@ -211,6 +250,7 @@ def _causes(one: Explanation) -> list[str]:
     if not causes:
         said = _not_shown("mechanism", "it" if metrics else "the change", one.mechanisms, one.n_pairs)
         found.append(f"{said}: {one.mechanisms.parts[0].about}.")
+    found += _of_probes(one)
     found += _without_the_compiler(one)
     if one.cuts is not None:
         moved = one.mechanisms.share_of(one.cuts)
@@ -219,12 +259,12 @@ def _causes(one: Explanation) -> list[str]:
                 f"{share_text(moved)} of the change goes when nothing but the ends of records is moved, to where the "
                 "plain run has them: that much is a matter of where the trace is cut, whatever moves the cuts."
             )
-    inlining = [decision.text for decision in one.decisions if decision.kind in ("inlining", "library calls")]
-    if inlining:
-        found.append("The compiler decided otherwise: " + "; ".join(inlining[:_MOST_DECISIONS]) + ".")
+    decided = [decision.text for decision in one.decisions if decision.kind != "size" and not decision.is_idle]
+    if decided:
+        found.append("The compiler decided otherwise: " + "; ".join(decided[:_MOST_DECISIONS]) + ".")
     found += [f"{sentence}." for sentence in one.metrics.interactions]  # begin with the name of a metric
     found += [f"{sentence[0].upper()}{sentence[1:]}." for sentence in one.mechanisms.interactions]
-    return found + _unseen(one)
+    return found
 
 
 def _unseen(one: Explanation) -> list[str]:

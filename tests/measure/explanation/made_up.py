@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from measure.explanation.explanation_types import Decision, Explanation, MetricEffect, Part, Remedy, SiteEffect, ordered
+from measure.explanation.explanation_types import (
+    Decision,
+    Estimate,
+    Explanation,
+    MetricEffect,
+    Part,
+    Remedy,
+    Reproduction,
+    SiteEffect,
+    ordered,
+)
 from measure.perturbation.perturbation import inner_perturbation
 from measure.stats.correlation import spearman
 
@@ -30,6 +40,7 @@ def explanation() -> Explanation:
             Remedy("b", "helps", "equivalent", judged, 0.1, 0.5, "nothing", {}, 10),
             Remedy("a", "helps not", "perturbed", judged, 0.5, 0.1, "<all>", {}),
         ),
-        refused=("c: does not build",), counter_lines=(("a.c:7", 1234),), own_instructions_percent=0.1, runs=40,
+        refused=("c: does not build",), counter_lines=(("a.c:7", 1234),), own_instructions_percent=0.1,
+        reproduction=Reproduction(Estimate(0.9, 0.8, 1.0), Estimate(2.0, 1.9, 2.1), 2.0), probes=(), runs=40,
         seconds=12.0,
     )  # fmt: skip

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ from instrumenter.building.program_build import build_program
 from instrumenter.spec.software_metrics import MetricSpec
 from measure.alignment.setting import DEFAULT_ALIGNMENT
 from measure.explanation.added_counts import change_by_added_counts, with_counts
-from measure.explanation.compiler_decisions import compare_decisions
+from measure.explanation.compiler_decisions import FunctionFacts, _calls, _changed_calls, compare_decisions
 from measure.explanation.keep_inlining import kept_inlining
 from measure.explanation.mechanisms import ACCESSES, COMPILER, EXECUTED, SAMPLER, Mechanisms, find_mechanisms
 from measure.explanation.paired_runs import PLAIN, PairedRuns, ProgramChoice
@@ -231,7 +233,8 @@ def test_a_counter_that_stops_an_inlining_is_found_in_the_binaries(tmp_path: Pat
     ]
     assert decisions[0].place.startswith("chess.c:")
     only_one_runs = compare_decisions(plain, both, (), {"generate_moves": 3})
-    assert decisions[1] in only_one_runs  # the other function is never entered: it is no evidence
+    # The other function is never entered: it is no evidence, and a call that is never made is the last.
+    assert (only_one_runs[-1].text, only_one_runs[-1].is_idle) == (decisions[1].text, True)
     assert {one.function for one in only_one_runs} == {"generate_moves"}
     assert not [one for one in compare_decisions(plain, alone, ()) if one.kind == "inlining"]
     kept = kept_inlining(Program(source=CHESS), plain, both, (), tmp_path)
@@ -253,6 +256,76 @@ def test_calls_of_libraries_in_the_place_of_loops_are_no_inlining(tmp_path: Path
     assert re.match(
         r"main has 1 calls of \S*memset\S* before, 0 now: the compiler puts such calls", decisions[0].text, re.I
     )
+
+
+USAGE = """\
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+static char from[4000], to[4000];
+static void usage(void) { puts("usage: a"); memset(to, 7, sizeof to); exit(1); }
+int main(int n, char **a) {
+    if (n > 3) usage();
+    for (int i = 0; i < 400; i++) { from[i] = i * n; to[i] ^= from[i]; }
+    printf("%d\\n", to[n]);
+    return 0;
+}
+"""
+
+
+def test_calls_that_moved_with_a_function_are_no_decision_of_their_own(tmp_path: Path) -> None:
+    """Calls of exit and puts, which left main with a function that prints the usage, were put in the place of loops and
+    copies, and stood before what the compiler made otherwise in loops."""
+    programs = []
+    for inlining in ("always_inline", "noinline"):
+        source = tmp_path / f"{inlining}.c"
+        source.write_text(USAGE.replace("static void", f"__attribute__(({inlining})) static void"))
+        programs.append(build_program([source]).elf_path)
+    plain, counted = programs
+    first, *others = compare_decisions(plain, counted, (), {"main": 1})
+    assert [one.text for one in others if one.kind in ("inlining", "library calls")] == [
+        "main no longer inlines usage: 0 calls of it before, 1 now"
+    ]
+    assert others[-1].is_idle
+    assert first.kind not in ("inlining", "library calls")
+    back = [one.text for one in compare_decisions(counted, plain, ()) if one.kind in ("inlining", "library calls")]
+    assert back == [
+        "usage has no body; in the plain program it is called",
+        "main now inlines usage: 1 calls of it before, 0 now",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "made"),
+    [
+        ({"printf": 2}, {"printf": 1, "puts": 1}, ["puts"]),
+        ({"puts": 1}, {"puts": 2}, []),  # a call that is there twice
+        ({"memcpy": 1}, {}, ["memcpy"]),
+        ({"exit": 1}, {}, []),
+    ],
+)
+def test_library_calls_are_decisions_where_the_compiler_makes_them(
+    before: dict[str, int], after: dict[str, int], made: list[str]
+) -> None:
+    programs = [
+        {"f": FunctionFacts(Counter(calls), 0, 0, 8, "a.c:1", False, frozenset(calls))} for calls in (before, after)
+    ]
+    (old, new), changed = [one["f"] for one in programs], _changed_calls(*programs)["f"]
+    names = {name: name for name in (*before, *after)}
+    found = _calls("f", old, new, changed, names, SimpleNamespace(executions=lambda _: 0, is_idle=lambda _: False))  # type: ignore[arg-type]
+    assert [one.decision.text.split(" calls of ")[1].split(" before")[0] for one in found] == made
+
+
+def test_calls_within_inlined_functions_of_inlined_functions_move_too() -> None:
+    def facts(**calls: int) -> FunctionFacts:
+        return FunctionFacts(Counter(calls), 0, 0, 8, "a.c:1", False, frozenset({"exit"}))
+
+    inlined = {"main": facts(exit=3)}
+    apart = {"main": facts(outer=1), "outer": facts(inner=2, exit=1), "inner": facts(exit=1)}
+    assert _changed_calls(inlined, apart) == {"main": {"outer": 1}}
+    assert _changed_calls(apart, inlined) == {"main": {"outer": -1}}
+    more = {**apart, "main": facts(outer=1, exit=1)}
+    assert _changed_calls({"main": facts(exit=5)}, more) == {"main": {"outer": 1, "exit": -1}}
 
 
 MIXER = """\

@@ -11,8 +11,14 @@ from numpy.typing import NDArray
 
 from measure.alignment.setting import DEFAULT_ALIGNMENT
 from measure.explanation.explain_variant import VariantPerturbation
-from measure.explanation.relations import Relations, broken_relations, relation_text
-from measure.perturbation.analysis_types import VERDICTS
+from measure.explanation.relations import (
+    Relations,
+    broken_relations,
+    judged_changes,
+    relation_text,
+    reproduction,
+)
+from measure.perturbation.analysis_types import VERDICTS, Perturbation
 from measure.perturbation.perturbation import inner_perturbation, outer_perturbation
 from measure.report.model import Signals, VariantReport
 from measure.run_types import Run, RunSpec, Trace
@@ -40,6 +46,32 @@ def tables(n: int, seed: int, *, lost: bool = False) -> list[NDArray[np.int64]]:
             table[:, 0] = rng.standard_normal(200)
         found.append((1000 + 100 * table).astype(np.int64))
     return found
+
+
+def test_a_change_is_compared_with_that_of_the_campaign() -> None:
+    """By a naive twin: the changes in the direction of the campaign's, over the campaign's."""
+    plain, same, lost = tables(6, 1), tables(6, 2), tables(6, 3, lost=True)
+    inner = inner_perturbation([spearman(t, METRICS) for t in plain], [spearman(t, METRICS) for t in lost], seed=1)
+    outer = outer_perturbation(plain, lost, METRICS, held_out=True, seed=1)
+    chosen = [("loads", "branches"), ("loads", "loads"), ("loads", "nothing")]
+    judged = judged_changes(chosen, inner, outer)
+    expected = {pair.name: pair.delta_z for one in (inner, outer) for pair in one.pairs}
+    assert judged[:2].tolist() == [expected[inner_name(inner, "loads", "branches")], expected["loads"]]
+    assert np.isnan(judged[2])
+    assert judged_changes(chosen[:1], inner, None) == judged[:1]
+    whole = np.array([[0.5, 1.0, 9.0], [0.7, 0.6, 9.0]]) * judged
+    whole[:, 2] = 9.0  # of a relation that the campaign does not have
+    twin = [sum(row[n] * np.sign(judged[n]) for n in (0, 1)) / sum(abs(judged[n]) for n in (0, 1)) for row in whole]
+    runs = [replace(run(table), total_instructions=n) for table, n in zip(same[:2], (1030, 2040), strict=True)]
+    base = [replace(run(table), total_instructions=n) for table, n in zip(plain[:2], (1000, 2000), strict=True)]
+    found = reproduction(whole, judged, runs, base, 2.5)
+    assert found.share.mean == pytest.approx(np.mean(twin))
+    assert (found.instructions_percent.mean, found.judged_instructions_percent) == (pytest.approx(2.5), 2.5)
+    assert not found.failed
+
+
+def inner_name(found: Perturbation, a: str, b: str) -> str:
+    return next(pair.name for pair in found.pairs if {pair.a, pair.b} == {a, b})
 
 
 def test_a_relation_across_runs_is_lost_and_one_within_changes() -> None:

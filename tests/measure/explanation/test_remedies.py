@@ -75,7 +75,8 @@ class JudgedByName:
         self.shares: dict[str, float] = {}
 
     def try_all(
-        self, names: str, against: Mapping[str, tuple[str, ...]] | None = None, unless: Mapping[str, str] | None = None
+        self, names: str, against: Mapping[str, tuple[str, ...]] | None = None,
+        unless: Mapping[str, str] | None = None, unfit: Mapping[str, str] | None = None,
     ) -> tested.Tried:  # fmt: skip
         """All remedies that ``names`` lists, against mechanisms of the made-up explanation."""
         wanted = [
@@ -86,6 +87,7 @@ class JudgedByName:
                 "",
                 against=(against or {}).get(name, ()),
                 unless=(unless or {}).get(name, ""),
+                unfit=(unfit or {}).get(name, ""),
             )
             for name in names
         ]
@@ -261,6 +263,41 @@ def test_counts_are_late_by_a_clock_that_counters_leave_alone() -> None:
     assert tested._other_counts(*others) == ""  # nothing to tell a time by
 
 
+def test_totals_of_a_few_events_are_compared_by_events() -> None:
+    """The first of 5 events fell before the first record of one run: "counts +25.0%", and "20% late"."""
+    branches, cycles, n = np.full(1000, 5), np.full(1000, 10), np.arange(1000)
+    five, four = (traced((n % 200 == 100) & (n >= begin), branches, cycles, "PAPI_BR_CN") for begin in (0, 200))
+    assert tested._other_counts(four, five) == tested._other_counts(five, four) == ""
+    many = traced(n % 2, branches, cycles, "PAPI_BR_CN")
+    none, half = (traced((n % 2) * (n > begin), branches, cycles, "PAPI_BR_CN") for begin in (1000, 500))
+    assert tested._other_counts(many, none) == "mine counts -100.0% (0 events for 500)"
+    assert tested._other_counts(many, half).startswith("mine counts -50.0% (250 events for 500); up to ")
+
+
+def test_events_of_a_rare_metric_are_not_sampled(planted: Planted) -> None:
+    """One in 16 of 5 events was the best remedy for a real machine: no run counted any."""
+    source = PROGRAM.replace("int main(void) {", "void rare(void) { table[0]++; }\nint main(void) { rare();")
+    metrics = {"rare": {"event": "entry", "function": "rare"}, "works": {"event": "loop", "function": "work"}}
+    paired = planted(source, metrics, pairs=1)
+    unfit = {
+        one.name: one.unfit
+        for first in metrics
+        for one in candidates(paired, "all", ProgramChoice(tuple(metrics)), [first], None)
+    }
+    assert unfit["one in 16 events of works"] == ""
+    assert re.fullmatch(
+        r"rare has [01] events in a run, 0\S* in a record, expected at least 1,024 and the standard error of 6.5: "
+        "few records would have a count",
+        unfit["one in 16 events of rare"],
+    )
+
+
+def test_a_remedy_that_is_not_fit_is_refused_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = JudgedByName(monkeypatch, dict.fromkeys("ab", "equivalent"), dict.fromkeys("ab", "equivalent"))
+    found = runs.try_all("ab", unfit={"a": "it is too rare"})
+    assert (found.refused, [one.name for one in found.remedies]) == (("a: it is too rare",), ["b"])
+
+
 @pytest.mark.parametrize(("sign", "said"), [(1, "rises"), (-1, "falls")])
 def test_a_metric_that_stands_in_for_another_is_told_with_its_correlation_and_sign(sign: int, said: str) -> None:
     counts = np.arange(100)
@@ -270,7 +307,7 @@ def test_a_metric_that_stands_in_for_another_is_told_with_its_correlation_and_si
     paired = SimpleNamespace(
         hardware=("x", "y"), runs=lambda choices: {one: [SimpleNamespace(trace=trace)] for one in choices}
     )
-    (found,) = _stand_in(cast(PairedRuns, paired), "all", ProgramChoice(("m",)), "m")
+    (found,) = _stand_in(cast(PairedRuns, paired), ProgramChoice(("m",)), "m", {})
     assert (found.name, found.about) == ("y in place of m", f"its rank correlation with m is {sign:+.2f} within a run")
     assert found.gives_up == f"the counts of m: y {said} as they rise, with a rank correlation of {sign:+.2f}"
 
