@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 import pytest
@@ -153,4 +152,4 @@ def test_metrics_of_a_second_run_alone_leave_nothing_to_explain(
         "all": "perturbed, though a second run counts all of its metrics and the measured program is the plain one"
     }
     assert paired.n_runs == 0
-    assert cast(str, (found.directory / "explain.html").read_text()).count("measured program is the plain one") == 1
+    assert (found.directory / "explain.html").read_text().count("measured program is the plain one") == 1
