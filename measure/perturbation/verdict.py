@@ -156,7 +156,8 @@ class Family:
             elif evidence.not_assessable[p]:
                 pair = replace(pair, verdict="not assessable")
             if evidence.unchanged:
-                pair = replace(pair, simultaneous=(0.0, 0.0), statistic=0.0, p_adjusted=1.0, verdict="equivalent")
+                interval = (-float("inf") if evidence.losses_only else 0.0, 0.0)
+                pair = replace(pair, simultaneous=interval, statistic=0.0, p_adjusted=1.0, verdict="equivalent")
             pairs.append(pair)
             if _stays_open(pair, evidence, p, test, index):
                 stuck.append(pair)
