@@ -100,22 +100,24 @@ class Intervention:
 
 
 class SharedCode(NamedTuple):
-    """Instructions of a function of ``size_bytes`` that two programs execute equally often: ``offsets`` in the function
-    of the first program, ``addresses`` in the second one."""
+    """Instructions of a function that two programs execute equally often: ``offsets`` in the function of the first
+    program, of ``size_bytes``, and ``second_offsets`` in that of the second one, of ``second_size_bytes``."""
 
     function: str
     size_bytes: int
     offsets: tuple[int, ...]
-    addresses: tuple[int, ...]
+    second_size_bytes: int
+    second_offsets: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class SecondRun:
     """A second run, of a program with counters, without a timing model; its counts get the records of the first run.
 
-    ``binary``, ``build_key``: the program, run as it was built; ``metrics``: those of the spec's counters that it has;
-    ``clock``: instructions whose executions are the progress by which its records are cut; ``instructions``: what a run
-    of the first program without a timing model executes.
+    ``binary``, ``build_key``: the program as it was built, which is run with its data where the first program has them
+    in the spec's layout; ``metrics``: those of the spec's counters that it has; ``clock``: instructions whose
+    executions are the progress by which its records are cut; ``instructions``: what a run of the first program, as it
+    was built, executes without a timing model.
     """
 
     binary: str

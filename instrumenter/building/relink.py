@@ -18,7 +18,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -114,7 +114,7 @@ def can_relink(program: Path) -> bool:
     Inputs in the compiler's cache stay there until this process ends.
     """
     try:
-        words, _ = _command(program)
+        words, _ = link_command(program)
     except SourceError:
         return False
     compiler_cache.use_libraries(compiler_cache.compiler_cache())
@@ -125,7 +125,7 @@ def can_relink(program: Path) -> bool:
 def link_shifted(program: Path, padding: Path, folder: Path) -> None:
     """Link ``program``, a build kept with `keep_link`, with the object ``padding`` before its code, into
     ``folder``/program, and keep that link as `keep_link` does. Raises `SourceError` as `relinked`."""
-    words, _ = _command(program)
+    words, _ = link_command(program)
     (folder / OBJECTS).mkdir()
     own = [word for word in words if word.startswith(f"{OBJECTS}/")]
     for word in own:
@@ -148,7 +148,7 @@ def _link_or_copy(source: Path, target: Path) -> None:
 def portable_link(program: Path) -> tuple[bytes, dict[str, Path]]:
     """What `relinked` needs of ``program`` on another machine: the contents of `COMMAND_NAME`, in which all inputs lie
     beside the program, and these inputs by their names there. Raises `SourceError`."""
-    words, symbols = _command(program)
+    words, symbols = link_command(program)
     inputs: dict[str, Path] = {}
     portable = []
     for n, word in enumerate(words):
@@ -162,16 +162,25 @@ def portable_link(program: Path) -> tuple[bytes, dict[str, Path]]:
     return json.dumps({"words": portable, "symbols": symbols}).encode(), inputs
 
 
-def relinked(program: Path, seed: int) -> bytes:
-    """``program``, a build kept with `keep_link`, linked with its functions and data in the order of ``seed``.
+def relinked(
+    program: Path, seed: int | None, words: Sequence[str] | None = None, standing_in: Mapping[str, str] | None = None
+) -> bytes:  # fmt: skip
+    """``program``, a build kept with `keep_link`, linked with its functions and data in the order of ``seed``; None: in
+    that of the build.
 
-    Its debug information is left out. Raises `SourceError` when the linker or an input is missing or fails.
+    Its debug information is left out. ``words``: the linker's arguments, default: as kept; ``standing_in``: by a symbol
+    that another program has, the one that takes its place in the order. Raises `SourceError` when the linker or an
+    input is missing or fails.
     """
-    words, symbols = _command(program)
+    kept, symbols = link_command(program)
+    words, instead = words or kept, standing_in or {}
     with tempfile.TemporaryDirectory(prefix="perturbation-link-") as name:
         order, output = Path(name) / "order", Path(name) / "program"
-        order.write_bytes(_lines(symbol_order(symbols, seed)))
-        options = [f"--symbol-ordering-file={order}", "--no-warn-symbol-ordering", "--strip-debug", "-o", str(output)]
+        options = ["--strip-debug", "-o", str(output)]
+        if seed is not None:
+            in_order = symbol_order(list({*symbols, *instead}), seed)
+            order.write_bytes(_lines([instead.get(symbol, symbol) for symbol in in_order]))
+            options += [f"--symbol-ordering-file={order}", "--no-warn-symbol-ordering"]
         _link([*words, *options], program.parent, program)
         return output.read_bytes()
 
@@ -204,7 +213,7 @@ def _lines(symbols: Sequence[str]) -> bytes:
     return b"".join(_encoded(symbol) + b"\n" for symbol in symbols)
 
 
-def _command(program: Path) -> tuple[list[str], list[str]]:
+def link_command(program: Path) -> tuple[list[str], list[str]]:
     """The linker's arguments and the program's symbols, as `keep_link` left them. Raises `SourceError`."""
     path = program.parent / COMMAND_NAME
     try:

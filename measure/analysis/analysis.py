@@ -19,7 +19,7 @@ from measure.errors import MeasureError
 from measure.host.description import parse_host
 from measure.host.disturbances import disturbances
 from measure.host.processor import warnings as warnings_about
-from measure.judging.comparison import VariantComparison, percent_over, runs_of
+from measure.judging.comparison import VariantComparison, compared, percent_over, runs_of
 from measure.judging.controls import Controls, judge_controls
 from measure.judging.outlying_runs import how_to_look, runs_that_stand_out
 from measure.perturbation.analysis_types import BROKEN, VERDICTS, Perturbation
@@ -71,7 +71,7 @@ def analyse(
     comparison = VariantComparison(campaign, baselines, by_variant, progress, aligner)
     for name, runs in by_variant.items():
         metrics = campaign.variant_sets()[name]
-        judged = comparison.judged(name)
+        judged, sides = comparison.judged(name), compared(campaign, baselines, runs)
         if len(metrics) == 1:
             judged = judged.of_one_metric()
         variants.append(
@@ -80,8 +80,8 @@ def analyse(
                 software_metrics=metrics,
                 descriptions=tuple(f"{m}: {campaign.software_metrics[m].describe()}" for m in metrics),
                 rho=np.array([_correlations(run, hardware).rho for run in runs]),
-                instructions_percent=percent_over(runs, baselines, "total_instructions"),
-                cycles_percent=percent_over(runs, baselines, "total_cycles"),
+                instructions_percent=percent_over(sides, "total_instructions"),
+                cycles_percent=percent_over(sides, "total_cycles"),
                 code_percent=_code_percent(plan, name),
                 inner=judged.inner,
                 outer_joint=judged.outer_joint,
@@ -201,7 +201,7 @@ def _metric_findings(plan: Plan, outcome: Outcome) -> tuple[MetricFinding, ...]:
 def _counted(plan: Plan, outcome: Outcome) -> dict[str, Counted]:
     """The counts of each variant's counters, by variant."""
     specs = plan.campaign.software_metrics
-    baseline = float(np.mean([run.total_instructions for run in runs_of(outcome.runs, BASELINE)]))
+    baselines = runs_of(outcome.runs, BASELINE)
     found = {}
     for variant, metrics in plan.campaign.variant_sets().items():
         runs = runs_of(outcome.runs, variant)
@@ -213,7 +213,10 @@ def _counted(plan: Plan, outcome: Outcome) -> dict[str, Counted]:
             for metric in counters
             if runs and metric not in sums
         }
-        added = float(np.mean([run.total_instructions for run in runs])) - baseline if runs else 0.0
+        sides = compared(plan.campaign, baselines, runs)
+        before = sides.baselines[: len(sides.runs)] if sides.paired else sides.baselines
+        totals = [float(np.mean([run.total_instructions for run in group])) for group in (before, sides.runs) if group]
+        added = totals[1] - totals[0] if sides.runs else 0.0
         found[variant] = Counted(events, sums, added, free, any(run.starts_tasks for run in outcome.runs))
     return found
 
@@ -336,8 +339,8 @@ _PERTURBATION_JSON = {
     "delta, alpha (a chance of a false alarm that all comparisons share), comparisons (their number), together (how "
     "many of them were tested together with this one: familywise is over the pairs of all of these, at alpha * "
     "together / comparisons; in a paired campaign all are), paired, run counts, findings, and pairs, the worst first: "
-    "a, b, baseline_rho, run_rho, delta_z with ci (for equivalence) and simultaneous (familywise; null: unbounded), "
-    "p_adjusted (familywise), q_value, p_spread (that runs scatter no more than "
+    "a, b, baseline_rho, run_rho, delta_z with ci (for equivalence) and simultaneous (familywise; null: unbounded, or "
+    "unknown), p_adjusted (familywise), q_value, p_spread (that runs scatter no more than "
     "baselines), detectable_dz (called perturbed in 80% of such campaigns), verdict, note",
     "required": ["kind", "verdict", "pairs", "p_value", "delta", "alpha"],
 }
@@ -438,7 +441,8 @@ SUMMARY_JSON_SCHEMA: dict[str, Any] = {
                     "software_metrics": {"type": "array", "items": {"type": "string"}},
                     "overhead_percent": {
                         "type": "object",
-                        "description": "Percent of the mean baseline; null: unknown",
+                        "description": "Mean over runs, in percent of the baseline that shares the run's noise, "
+                        "without pairs of the mean baseline; null: unknown",
                     },
                     "inner": _PERTURBATION_JSON,
                     "outer_joint": _PERTURBATION_JSON,

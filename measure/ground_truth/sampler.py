@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from measure.judging.comparison import percent_over
+from measure.judging.comparison import Compared, percent_over
 from measure.perturbation.perturbation import inner_perturbation, outer_perturbation
 from measure.report.model import SamplerTruth
 from measure.run_types import Run
@@ -52,5 +52,6 @@ def assess_sampler(campaign: Campaign, ideal: Sequence[Run], by_signal: Sequence
             held_out=True, alignment=campaign.alignment_setting,
             delta=campaign.delta, alpha=campaign.alpha, seed=campaign.seed,
         )  # fmt: skip
-    instructions, cycles = (percent_over(by_signal, ideal, total) for total in ("total_instructions", "total_cycles"))
+    sides = Compared(tuple(ideal), tuple(by_signal), paired=False)
+    instructions, cycles = (percent_over(sides, total) for total in ("total_instructions", "total_cycles"))
     return SamplerTruth(instructions, cycles, inner, outer)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -30,28 +30,35 @@ class Compared:
     runs: tuple[Run, ...]
     paired: bool
 
+    @property
+    def has_few_pairs(self) -> bool:
+        """Whether so many runs of a paired campaign are missing that its pairs allow no p-value below 5%."""
+        return self.paired and len(self.runs) < FEWEST_PAIRS
+
 
 def runs_of(runs: Sequence[Run], variant: str) -> list[Run]:
     """The runs of a variant by replicate."""
     return sorted((run for run in runs if run.spec.variant == variant), key=lambda run: run.spec.replicate)
 
 
-def percent_over(runs: Sequence[Run], baselines: Sequence[Run], total: str) -> NDArray[np.float64]:
-    """How much more than the mean of ``baselines`` each of ``runs`` has of a ``total``, the name of an attribute, in
-    percent, ``(r,)``; nan where the baselines have none."""
-    mean = np.mean([getattr(run, total) for run in baselines])
-    if not mean:  # a host that does not count instructions
-        return np.full(len(runs), np.nan)
-    return np.asarray(100 * (np.array([getattr(run, total) for run in runs]) / mean - 1))
+def percent_over(sides: Compared, total: str) -> NDArray[np.float64]:
+    """How much more than its baseline each run of ``sides`` has of a ``total``, the name of an attribute, in percent,
+    ``(r,)``: than its partner in pairs, else than the mean of the baselines. nan where the baselines have none."""
+    before, after = (np.array([getattr(run, total) for run in group]) for group in (sides.baselines, sides.runs))
+    expected = before[: len(after)] if sides.paired else np.full(len(after), before.mean())
+    if not expected.all():  # a host that does not count instructions
+        return np.full(len(after), np.nan)
+    return np.asarray(100 * (after / expected - 1))
 
 
 def compared(campaign: Campaign, baselines: Sequence[Run], runs: Sequence[Run]) -> Compared:
-    """The pairs of a paired campaign; all runs if it is not, or if so many runs failed that too few pairs are left."""
+    """The pairs of a paired campaign, as many as are left where runs failed; all runs if it is not paired, or if no
+    pair is left, so that no run shares its noise with a baseline."""
     if campaign.pairs:
         before = {run.spec.replicate: run for run in baselines}
         after = {run.spec.replicate: run for run in runs}
         both = sorted(before.keys() & after.keys())
-        if len(both) >= FEWEST_PAIRS:
+        if both:
             alone = [before[n] for n in sorted(before.keys() - after.keys())]
             return Compared((*(before[n] for n in both), *alone), tuple(after[n] for n in both), True)
     return Compared(tuple(baselines), tuple(runs), False)
@@ -77,7 +84,9 @@ class VariantComparison:
 
     Variants, within and across runs, share one chance of a false alarm. Those that are compared in pairs are tested
     together: a flip exchanges baseline i with run i of every variant, within and across runs. The others have equal
-    shares of alpha. Controls and the comparison on all metrics are tested as strictly, and cost the variants nothing.
+    shares of alpha, and so have variants of which fewer than `FEWEST_PAIRS` pairs are left: in so few, all differences
+    have one sign in many flips, whose large statistics would hide changes of the other variants. Controls and the
+    comparison on all metrics are tested as strictly, and cost the variants nothing.
     ``progress``: called with what is computed. ``aligner``: computes the similarities of pairs of runs.
     """
 
@@ -142,13 +151,13 @@ class VariantComparison:
     @cached_property
     def _family(self) -> Family:
         """The comparisons in pairs."""
-        return self._tested_together([one for one in self._evidence.values() if one.paired])
+        return self._tested_together([one for one in self._evidence.values() if _is_in_family(one)])
 
     @cached_property
     def _judgements(self) -> dict[tuple[str, str], Perturbation]:
         in_pairs = iter(self._family.judgements())
         return {
-            name: next(in_pairs) if one.paired else self._tested_together([one]).judgements()[0]
+            name: next(in_pairs) if _is_in_family(one) else self._tested_together([one]).judgements()[0]
             for name, one in self._evidence.items()
         }
 
@@ -159,7 +168,7 @@ class VariantComparison:
         )  # fmt: skip
 
     def _beside(self, evidence: Evidence) -> Perturbation:
-        if evidence.paired and any(one.paired for one in self._evidence.values()):
+        if _is_in_family(evidence) and any(_is_in_family(one) for one in self._evidence.values()):
             return self._family.beside(evidence)
         return self._tested_together([evidence]).judgements()[0]
 
@@ -167,26 +176,40 @@ class VariantComparison:
         hardware = self.campaign.hardware_metrics
         given = {id(run): table for run, table in zip(runs, changed or self.tables(runs), strict=True)}
         sides = compared(self.campaign, self._baselines, runs)
-        return inner_evidence(
-            [spearman(table, hardware) for table in self.tables(sides.baselines)],
-            [spearman(given[id(run)], hardware) for run in sides.runs],
+        before, after = self.tables(sides.baselines), [given[id(run)] for run in sides.runs]
+        evidence = inner_evidence(
+            [spearman(table, hardware) for table in before],
+            [spearman(table, hardware) for table in after],
             **self._how(sides),
         )
+        return replace(evidence, unchanged=sides.paired and _are_equal(before, after))
 
     def _outer_evidence(self, runs: Sequence[Run], held_out: bool) -> Evidence:
         campaign = self.campaign
         sides = compared(campaign, self._baselines, runs)
         memo = self._memos.setdefault(tuple(run.spec.replicate for run in sides.baselines), {})
-        return outer_evidence(
-            self.tables(sides.baselines), self.tables(sides.runs), campaign.hardware_metrics, held_out=held_out,
+        before, after = self.tables(sides.baselines), self.tables(sides.runs)
+        evidence = outer_evidence(
+            before, after, campaign.hardware_metrics, held_out=held_out,
             alignment=campaign.alignment_setting, delta=campaign.delta, alpha=campaign.alpha_of_a_look, memo=memo,
             aligner=self._aligner,
             **self._how(sides),
         )  # fmt: skip
+        return replace(evidence, unchanged=sides.paired and _are_equal(before, after))
 
     def _how(self, sides: Compared) -> dict[str, Any]:
         """How the labels of runs, or the signs of pairs, are exchanged."""
         how: dict[str, Any] = {"paired": sides.paired, "seed": self.campaign.seed}
-        if sides.paired and self._flips is not None:
+        if sides.paired and not sides.has_few_pairs and self._flips is not None:
             how["flips"] = self._flips.of_pairs([run.spec.replicate for run in sides.runs])
         return how
+
+
+def _is_in_family(evidence: Evidence) -> bool:
+    """Whether a comparison is tested together with others, see `VariantComparison`."""
+    return evidence.paired and len(evidence.run_z) >= FEWEST_PAIRS
+
+
+def _are_equal(before: Sequence[NDArray[np.int64]], after: Sequence[NDArray[np.int64]]) -> bool:
+    """Whether each of the tables ``after`` is that of its partner, to the unit."""
+    return all(np.array_equal(one, other) for one, other in zip(before, after, strict=False))

@@ -41,14 +41,17 @@ def of_one_metric(result: Perturbation) -> Perturbation:
 
 
 def findings(
-    result: Perturbation, *, identical: bool, smallest_p: float, stuck: Sequence[Pair] = ()
+    result: Perturbation, *, identical: bool, smallest_p: float, stuck: Sequence[Pair] = (), unchanged: bool = False
 ) -> tuple[Finding, ...]:
-    """Findings on ``result``, the most important first. ``stuck``: open pairs that no further runs settle."""
+    """Findings on ``result``, the most important first. ``stuck``: open pairs that no further runs settle;
+    ``unchanged``: each run has the counts of its baseline."""
     if not result.pairs:
         return (Finding("No correlation is defined in any run: all metrics are constant; choose metrics that vary."),)
     changes: list[Finding] = []
     sentences: list[str] = []
-    if identical:
+    if unchanged:
+        sentences += _unchanged(result)
+    elif identical:
         sentences.append(
             "The baselines do not differ from one another, so there is no scale of noise to judge a change "
             "by: effect sizes are shown without p-values; vary the set-up (layout, placement, timer phase)."
@@ -75,11 +78,7 @@ def findings(
                 f"No metric{assessed} is less alike across runs by {result.delta:g} in z or more; the lowest interval "
                 f"begins at {min(pair.ci[0] for pair in equivalent):+.3f}. To be more alike is no perturbation."
             )
-        sentences.append(
-            f"This is about the mean over runs: a change that happens in fewer than about "
-            f"{seldom_unseen(result.n_runs)} of all runs, in some code layouts, say, may be in none of "
-            f"{counted(result.n_runs, 'run')}."
-        )
+        sentences.append(_seldom(result))
     sentences.extend(_not_assessable(result))
     if result.verdict != "perturbed" and (detectable := _detectable(result)):
         sentences.append(
@@ -90,6 +89,25 @@ def findings(
     sentences.extend(_exploratory(result))
     sentences.extend(_rises(result))
     return (*changes, *map(Finding, sentences))
+
+
+def _unchanged(result: Perturbation) -> list[str]:
+    """Sentences on runs that have the counts of their baselines."""
+    those = "Each of the {n} runs has" if result.n_runs > 1 else "The run has"
+    return [
+        f"{those.format(n=result.n_runs)} in every record exactly the counts of the baseline that shares its noise: "
+        "these relations did not change, by construction.",
+        _seldom(result),
+    ]
+
+
+def _seldom(result: Perturbation) -> str:
+    """What so few runs may not show."""
+    return (
+        f"This is about the mean over runs: a change that happens in fewer than about "
+        f"{seldom_unseen(result.n_runs)} of all runs, in some code layouts, say, may be in none of "
+        f"{counted(result.n_runs, 'run')}."
+    )
 
 
 def _changes(result: Perturbation) -> list[Finding]:
@@ -186,8 +204,11 @@ def _undecided(result: Perturbation, smallest_p: float, stuck: Sequence[Pair]) -
             "which it varies."
         )
         return sentences
+    more = _more_runs(result, "settle it").strip()
+    if not more and smallest_p > result.level:  # said, with what to do; how many runs it takes so few do not tell
+        return sentences
     sentences.append(
-        _more_runs(result, "settle it").strip()
+        more
         or "No reasonable number of further runs would settle it: a change is about as large as the limit "
         f"of {result.delta:g} itself, or a correlation is not always defined; see the notes of the pairs."
     )
@@ -295,4 +316,6 @@ def _noun(result: Perturbation) -> str:
 
 
 def _sizes(result: Perturbation) -> str:
+    if result.paired:
+        return f"{counted(result.n_runs, 'pair')} of a baseline and a run"
     return f"{counted(result.n_baseline, 'baseline')} and {counted(result.n_runs, 'run')}"

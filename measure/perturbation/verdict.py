@@ -46,7 +46,8 @@ class Evidence:
     ``identical``: the baselines do not differ at all, so that changes cannot be related to noise. ``not_assessable``:
     for each pair the reasons why an absence of change cannot be shown, () if it can. ``findings``: the caller's
     findings, to be added to the result's. ``spread_unknown``: ``(P,)`` whether z is cut off in so many baselines or
-    runs that their spread is not known. ``paired``: B = R, and run i belongs to baseline i.
+    runs that their spread is not known. ``paired``: B = R, and run i belongs to baseline i. ``unchanged``: in pairs,
+    each run has in all records the counts of its baseline, so that nothing changed, by construction.
     """
 
     kind: Kind
@@ -64,6 +65,7 @@ class Evidence:
     findings: Sequence[str]
     spread_unknown: NDArray[np.bool_]
     paired: bool = False
+    unchanged: bool = False
 
 
 def check_levels(delta: float, alpha: float, comparisons: int = 1) -> None:
@@ -153,6 +155,9 @@ class Family:
                 pair = replace(pair, verdict=_pair_verdict(pair, evidence, p, test, index, delta, level))
             elif evidence.not_assessable[p]:
                 pair = replace(pair, verdict="not assessable")
+            if evidence.unchanged:
+                interval = (-float("inf") if evidence.losses_only else 0.0, 0.0)
+                pair = replace(pair, simultaneous=interval, statistic=0.0, p_adjusted=1.0, verdict="equivalent")
             pairs.append(pair)
             if _stays_open(pair, evidence, p, test, index):
                 stuck.append(pair)
@@ -190,7 +195,10 @@ class Family:
             paired=evidence.paired,
             too_few=too_few,
         )
-        said = findings(result, identical=evidence.identical, smallest_p=evidence.labels.smallest_p, stuck=stuck)
+        said = findings(
+            result, identical=evidence.identical, smallest_p=evidence.labels.smallest_p, stuck=stuck,
+            unchanged=evidence.unchanged,
+        )  # fmt: skip
         return replace(result, said=(*said, *map(Finding, evidence.findings)))
 
 
@@ -270,7 +278,7 @@ def _tested(
     error, by_flag = float(test.errors[index]), test.appeared[index]
     p_adjusted = float(test.p_adjusted[index])
     half = test.critical * error if error > 0 else 0.0
-    if not np.isfinite(estimate.low) or not np.isfinite(pair.delta_z):
+    if not np.isfinite(estimate.low) or not np.isfinite(pair.delta_z) or not np.isfinite(half):
         simultaneous = (float("nan"), float("nan"))
     elif evidence.losses_only:
         simultaneous = (-float("inf"), pair.delta_z + half)
@@ -312,6 +320,8 @@ def _stays_open(pair: Pair, evidence: Evidence, p: int, test: Significance | Non
 
 def _estimate(evidence: Evidence, p: int, alpha: float, no_scale: bool) -> Difference:
     baseline, runs = evidence.baseline_z[:, p], evidence.run_z[:, p]
+    if evidence.unchanged:
+        return Difference(0.0, 0.0, 0.0, _spread(baseline), 0.0, True, True)
     if evidence.paired and not no_scale:
         return paired_difference(baseline, runs, alpha)
     if no_scale or not np.isfinite(evidence.interval_scale):

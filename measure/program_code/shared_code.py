@@ -16,14 +16,14 @@ from pathlib import Path
 
 import numpy as np
 
-from emulator.linux.loader.elf import ElfImage, Symbol
+from emulator.linux.loader.elf import ElfImage, Symbol, load_image
 from emulator.machine import Machine
 from emulator.probes import BlockCounter
 from measure.errors import MeasureError, ended_with
 from measure.program_code.counter_code import mnemonic_at, program_image
 from measure.run_types import PLACE_GAP, CounterPlace, RunSpec, SecondRun, SharedCode
 from measure.targets.emulated import hotness_threshold, layout_of
-from measure.targets.program_file import files_of
+from measure.targets.program_file import files_of, second_program_of
 from measure.targets.second_run import NoCounters, takes_turns
 
 _LONGEST_EXACT = 2000
@@ -48,8 +48,11 @@ class SecondRuns:
         """
         key = first.build_key, second.build_key
         if key not in self._shared:
-            images = [program_image(Path(spec.binary)) for spec in (first, second)]
-            self._shared[key] = shared_code(images[0], self._of(first)[0], images[1], self._of(second)[0])
+            program = Path(first.binary).read_bytes()
+            alike = second_program_of(Path(second.binary), None, program)
+            self._shared[key] = shared_code(
+                program_image(Path(first.binary)), self._of(first)[0], load_image(alike), _executions(second, alike)[0]
+            )
         places: dict[str, CounterPlace] = {c.metric: c for c in (*measured.counters, *second.counters)}
         counted = tuple(counter.metric for counter in second.counters)
         return replace(
@@ -64,7 +67,7 @@ class SecondRuns:
 
     def _of(self, spec: RunSpec) -> tuple[dict[int, int], int]:
         if spec.build_key not in self._executions:
-            self._executions[spec.build_key] = _executions(spec)
+            self._executions[spec.build_key] = _executions(spec, Path(spec.binary).read_bytes())
         return self._executions[spec.build_key]
 
 
@@ -89,7 +92,8 @@ def shared_code(
         pairs = _one_each(_common(tokens, other_tokens), tokens)
         if pairs:
             offsets = tuple(pcs[n] - function.address for n, _ in pairs)
-            found.append(SharedCode(name, function.size_bytes, offsets, tuple(other_pcs[m] for _, m in pairs)))
+            other_offsets = tuple(other_pcs[m] - other.address for _, m in pairs)
+            found.append(SharedCode(name, function.size_bytes, offsets, other.size_bytes, other_offsets))
     return tuple(found)
 
 
@@ -132,13 +136,13 @@ def _one_each(pairs: Sequence[tuple[int, int]], tokens: Sequence[Token]) -> list
     return kept
 
 
-def _executions(spec: RunSpec) -> tuple[dict[int, int], int]:
-    """How often the instruction at each executed address is executed in a run of ``spec`` without timing, and how many
-    are in all."""
+def _executions(spec: RunSpec, program: bytes) -> tuple[dict[int, int], int]:
+    """How often the instruction at each executed address is executed in a run of ``spec`` without timing, with
+    ``program`` as its executable, and how many are in all."""
     counter = BlockCounter()
     layout, phase = layout_of(spec, np.random.default_rng([spec.seed, 7]))
     with Machine(
-        Path(spec.binary).read_bytes(), spec.arguments, files=files_of(spec), layout=layout, consumers=[counter],
+        program, spec.arguments, files=files_of(spec), layout=layout, consumers=[counter],
         name=spec.program_name, seed=spec.seed, counters=NoCounters(), timer_phase=phase,
         limit_instructions=2 * spec.limit_instructions, background=False,
         optimise_executions=hotness_threshold(spec),

@@ -18,7 +18,7 @@ from measure.report.finding_groups import grouped
 from measure.report.model import ReportData, VariantReport
 from measure.report.next_steps import headline, next_steps
 from measure.report.page import Figure, drawn, render_page, verdict_class
-from measure.report.page_data import page_data, pair_name, pair_rows
+from measure.report.page_data import interval_text, page_data, pair_name, pair_rows
 from measure.report.pair_columns import pair_values
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def _pair_table(perturbation: Perturbation) -> Markup:
     for pair in perturbation.pairs[:STATIC_ROWS]:
         cells = [
             rho_text(pair.baseline_rho, 3), rho_text(pair.run_rho, 3), number(pair.delta_z),
-            *(f"{number(low)} to {number(high)}" for low, high in (pair.ci, pair.simultaneous)),
+            *(interval_text(low, high) for low, high in (pair.ci, pair.simultaneous)),
             number_text(pair.baseline_z_sd), number_text(pair.run_z_sd),
             p_number(pair.p_adjusted), p_number(pair.q_value),
         ]  # fmt: skip

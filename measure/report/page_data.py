@@ -78,7 +78,7 @@ def pair_rows(data: ReportData, most: int) -> list[dict[str, Any]]:
         {
             "variant": variant.name, "relation": RELATIONS[kind], "pair": pair, "name": pair_name(pair),
             "words": pair_in_words(pair, getattr(variant, kind).level), "p": p_number(pair.p_adjusted),
-            "own_interval": _interval(*pair.ci), "interval": _interval(*pair.simultaneous),
+            "own_interval": interval_text(*pair.ci), "interval": interval_text(*pair.simultaneous),
         }
         for variant in data.variants
         for kind in _kinds(variant)
@@ -88,10 +88,10 @@ def pair_rows(data: ReportData, most: int) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: _rank(row["pair"]))[:most]
 
 
-def _interval(low: float, high: float) -> str:
+def interval_text(low: float, high: float) -> str:
     """An interval, one without a lower end by its upper one."""
-    if np.isnan(high):
-        return "-"
+    if not np.isfinite(high):
+        return "unknown"
     return f"{low:+.3f} to {high:+.3f}" if np.isfinite(low) else f"at most {high:+.3f}"
 
 

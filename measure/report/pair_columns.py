@@ -23,7 +23,8 @@ OF_A_PAIR = {
     "delta_z": "run_z - baseline_z",
     "ci_low": "Lower end of its 1 - 2 alpha interval, on which `equivalent` rests",
     "ci_high": "Upper end",
-    "simultaneous_low": "Lower end of the interval that holds for all pairs, on which `perturbed` rests; -inf: none",
+    "simultaneous_low": "Lower end of the interval that holds for all pairs, on which `perturbed` rests; -inf: none; "
+    "undefined: too few runs for any interval",
     "simultaneous_high": "Upper end",
     "p": "Of no change, familywise over all pairs of the comparisons that were tested together",
     "q": "False discovery rate over these pairs (Benjamini-Hochberg)",

@@ -32,7 +32,8 @@ const ORDERS = {
   p: ["p", "p (all pairs)", (a, b) => (a.p ?? 9) - (b.p ?? 9)],
 };
 const signed = (value) => value === null ? "–" : `${value >= 0 ? "+" : ""}${value.toFixed(3)}`;
-const intervalText = (low, high) => low === -Infinity ? `at most ${signed(high)}` : `${signed(low)} to ${signed(high)}`;
+const intervalText = (low, high) => !Number.isFinite(high) ? "unknown"
+  : low === -Infinity ? `at most ${signed(high)}` : `${signed(low)} to ${signed(high)}`;
 const plain = (value) => value === null ? "–" : value.toFixed(3);
 const CEILING = 0.99;  // where z is cut off: a mean rho there is not known better
 const rhoText = (rho) => rho === null || Math.abs(rho) < CEILING - 1e-6 ? plain(rho)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,10 +109,10 @@ class EmulatedTarget:
             starts_tasks = machine.kernel.scheduler.has_started_tasks
             other_programs = tuple(machine.kernel.system.other_programs)
             outputs = files.output(1), files.output(2)
-            measured = MeasuredRun(machine, clock, outputs) if clock is not None else None
+            measured = MeasuredRun(program, machine, clock, outputs) if clock is not None else None
         second = None
-        if measured is not None:  # whose program is the same in all runs
-            second = count_in_second_run(spec, layout, measured, hotness_threshold(replace(spec, layout_seed=None)))
+        if measured is not None:
+            second = count_in_second_run(spec, layout, measured, hotness_threshold(spec))
         trace = _trace_of_signal(captured, spec, probes) if signal_mode else _trace_of(samples, spec, probes, second)
         if trace.n_records < FEWEST_RECORDS:
             raise FewRecordsError(

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from common.build_cache import mark_used
 from emulator.linux.vfs.files import VirtualFiles
-from instrumenter.building.relink import relinked
+from instrumenter.building.relink import can_relink, relinked
+from instrumenter.building.relink_alike import relinked_alike
 from instrumenter.errors import InstrumenterError
 from instrumenter.sampler_format import TRACE_PATH
 from measure.errors import RunError
@@ -24,6 +25,19 @@ def program_of(spec: RunSpec) -> bytes:
         return Path(spec.binary).read_bytes()
     try:
         return relinked(Path(spec.binary), spec.layout_seed)
+    except InstrumenterError as error:
+        raise RunError(str(error)) from None
+
+
+def second_program_of(binary: Path, layout_seed: int | None, measured: bytes) -> bytes:
+    """The contents of the executable of a second run, ``binary`` as it was built, with its data where ``measured`` has
+    them, the program of the run as it is run, in its layout. One that cannot be linked anew is as it was built. Raises
+    `RunError`."""
+    mark_used(binary)
+    if not can_relink(binary):
+        return binary.read_bytes()
+    try:
+        return relinked_alike(binary, layout_seed, measured)
     except InstrumenterError as error:
         raise RunError(str(error)) from None
 

@@ -3,25 +3,26 @@ its progress is that of the measured run at the boundaries of its records.
 
 The counters are in no program that is timed. Both runs have the same input, seed and environment, and progress is
 counted in instructions that both programs execute equally often (`measure.program_code.shared_code` finds them).
+What library code executes depends on how data are aligned: the second program is linked with its data where the
+measured one, in its layout, has them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from common.build_cache import mark_used
 from emulator.counterfactual.progress_clock import Places, ProgressClock, places_in_other_run, run_targets
-from emulator.linux.loader.elf import ElfImage
+from emulator.linux.loader.elf import ElfImage, load_image
 from emulator.linux.loader.process_image import Layout
 from emulator.linux.vfs.files import VirtualFiles
 from emulator.machine import Machine
 from measure.errors import RunError, TakesTurnsError, ended_with
 from measure.run_types import RunSpec, SecondRun
-from measure.targets.program_file import files_of
+from measure.targets.program_file import files_of, second_program_of
 
 _FEWEST_STEPS = 8  # of the clock in a record
 _MOST_DRIFT = 0.1  # of a record's progress, by which the whole runs may differ
@@ -49,20 +50,28 @@ def takes_turns() -> TakesTurnsError:
 
 def clock_of(image: ElfImage, second: SecondRun) -> ProgressClock:
     """The clock of the measured run, whose program is ``image``, in its own layout. Raises `RunError`."""
+    return ProgressClock(
+        _ticks(image, [(code.function, code.size_bytes, code.offsets) for code in second.clock]), with_addresses=True
+    )
+
+
+def _ticks(image: ElfImage, clock: Iterable[tuple[str, int, Sequence[int]]]) -> list[int]:
+    """Addresses in ``image`` of the instructions of a clock: functions with their sizes [bytes], and offsets there."""
     ticks: list[int] = []
-    for function, size_bytes, offsets, _ in second.clock:
+    for function, size_bytes, offsets in clock:
         symbol = image.find_symbol(function)
         if symbol is None or symbol.size_bytes != size_bytes:
             raise RunError(f"the function {function} is not what it was when its program was built; {_SAME}")
         ticks += [symbol.address + offset for offset in offsets]
-    return ProgressClock(ticks, with_addresses=True)
+    return ticks
 
 
 class MeasuredRun:
-    """What the second run is compared with. ``clock``: of the run, with a mark at each boundary of a record;
-    ``output``: standard output and standard error."""
+    """What the second run is compared with. ``program``: contents of its executable, in its layout; ``clock``: of the
+    run, with a mark at each boundary of a record; ``output``: standard output and standard error."""
 
-    def __init__(self, machine: Machine, clock: ProgressClock, output: Sequence[bytes]) -> None:
+    def __init__(self, program: bytes, machine: Machine, clock: ProgressClock, output: Sequence[bytes]) -> None:
+        self.program = program
         self.progress, self.places, self.output = clock.progress, clock.places(), tuple(output)
         self.instructions = machine.instructions
         self.has_started_tasks = machine.kernel.scheduler.has_started_tasks
@@ -82,10 +91,11 @@ def count_in_second_run(
     assert second is not None
     if measured.has_started_tasks:
         raise takes_turns()
-    targets = run_targets(measured.places.progress)
-    clock = ProgressClock([address for code in second.clock for address in code.addresses], targets)
+    program = second_program_of(Path(second.binary), spec.layout_seed, measured.program)
+    shared = [(code.function, code.second_size_bytes, code.second_offsets) for code in second.clock]
+    clock = ProgressClock(_ticks(load_image(program), shared), run_targets(measured.places.progress))
     files = files_of(spec)
-    with _machine(spec, second, layout, files, [clock], threshold) as machine:
+    with _machine(spec, program, layout, files, [clock], threshold) as machine:
         machine.run()
         machine.drain()
         _check_ending(machine, files, spec, measured)
@@ -97,20 +107,42 @@ def count_in_second_run(
             f"the programs of both runs share code with {measured.progress / n_records:.1f} steps in a record, "
             f"expected at least {_FEWEST_STEPS} to place counts by; {_SAME}, or sample at a longer interval"
         )
-    if abs(measured.instructions - second.instructions) > _MOST_DRIFT * measured.instructions / n_records:
-        raise RunError(
-            f"the measured run executes {measured.instructions:,} instructions, one without timing "
-            f"{second.instructions:,}: what the program does depends on time or addresses, so that a second run counts "
-            f"something else; {_SAME}"
-        )
+    _check_instructions(spec, layout, measured, _MOST_DRIFT * measured.instructions / n_records, threshold)
     drift = abs(clock.progress - measured.progress)
     if drift > _MOST_DRIFT * measured.progress / n_records:
         raise RunError(
-            f"the second run makes {clock.progress:,} steps of shared code, the measured one {measured.progress:,}: "
-            f"what the program does depends on time or addresses, so that counts have no place in the records; {_SAME}"
+            f"the second run makes {clock.progress:,} steps of shared code, the measured one {measured.progress:,}, "
+            f"{_layout_name(spec)}: what the program does depends on time or on addresses of code, so that counts have "
+            f"no place in the records; {_SAME}"
         )
-    counts = _read_at(spec, second, layout, places_in_other_run(measured.places, clock), threshold)
+    counts = _read_at(spec, program, layout, places_in_other_run(measured.places, clock), threshold)
     return np.diff(counts, axis=0), _gaps(measured.places, drift, measured.progress)[1:]
+
+
+def _check_instructions(
+    spec: RunSpec, layout: Layout, measured: MeasuredRun, most: float, threshold: int
+) -> None:  # fmt: skip
+    """Raises `RunError` when the measured program executes more than ``most`` instructions more or fewer with timing
+    than without. In its own layout: what library code executes depends on how that aligns data."""
+    assert spec.second_run is not None
+    if abs(measured.instructions - spec.second_run.instructions) <= most:
+        return
+    with _machine(spec, measured.program, layout, files_of(spec), (), threshold) as machine:
+        machine.run()
+        untimed = machine.instructions
+    if abs(measured.instructions - untimed) > most:
+        raise RunError(
+            f"the measured run executes {measured.instructions:,} instructions, one of the same program without timing "
+            f"{untimed:,}, both {_layout_name(spec)}: what the program does depends on time, so that a second run "
+            f"counts something else; {_SAME}"
+        )
+
+
+def _layout_name(spec: RunSpec) -> str:
+    """The layout of the run, in messages."""
+    if spec.layout_seed is None:
+        return "in the code layout of the build"
+    return f"in the code layout of seed {spec.layout_seed}"
 
 
 def _gaps(places: Places, drift: int, progress: int) -> NDArray[np.int64]:
@@ -120,10 +152,12 @@ def _gaps(places: Places, drift: int, progress: int) -> NDArray[np.int64]:
 
 
 def _read_at(
-    spec: RunSpec, second: SecondRun, layout: Layout, instructions: NDArray[np.int64], threshold: int
+    spec: RunSpec, program: bytes, layout: Layout, instructions: NDArray[np.int64], threshold: int
 ) -> NDArray[np.int64]:
     """The second run's counters at the first block boundary at or after so many ``instructions``, (n, n_metrics)."""
-    with _machine(spec, second, layout, files_of(spec), (), threshold) as machine:
+    second = spec.second_run
+    assert second is not None
+    with _machine(spec, program, layout, files_of(spec), (), threshold) as machine:
         addresses = _addresses(machine.image, spec, second)
         totals = machine.counter_totals([addresses[metric] for metric in second.metrics])
         found = []
@@ -145,12 +179,11 @@ def _addresses(image: ElfImage, spec: RunSpec, second: SecondRun) -> Mapping[str
 
 
 def _machine(
-    spec: RunSpec, second: SecondRun, layout: Layout, files: VirtualFiles, consumers: Sequence[ProgressClock],
+    spec: RunSpec, program: bytes, layout: Layout, files: VirtualFiles, consumers: Sequence[ProgressClock],
     threshold: int,
 ) -> Machine:  # fmt: skip
-    mark_used(Path(second.binary))  # a campaign may take days
     return Machine(
-        Path(second.binary).read_bytes(), spec.arguments, files=files, layout=layout, consumers=consumers,
+        program, spec.arguments, files=files, layout=layout, consumers=consumers,
         counters=NoCounters(), name=spec.program_name, seed=spec.seed,
         limit_instructions=2 * spec.limit_instructions, background=False, optimise_executions=threshold,
     )  # fmt: skip

@@ -17,14 +17,16 @@ from measure.analysis.stored_runs import load_results
 from measure.console.command_words import shown_path
 from measure.errors import CampaignError, MeasureError
 from measure.judging.comparison import Compared, compared, runs_of
-from measure.perturbation.analysis_types import VERDICTS, Verdict, gravest
+from measure.perturbation.analysis_types import VERDICTS, Perturbation, Verdict, gravest
 from measure.perturbation.outer import Memo
+from measure.perturbation.perturbation import inner_perturbation
 from measure.perturbation.verdict import overall_verdict
 from measure.perturbation.wording import counted
 from measure.report.style import short
 from measure.run_types import BASELINE, Run
 from measure.runs.campaign_model import FEWEST_PAIRS
 from measure.runs.plan import Plan
+from measure.runs.program_identity import different_programs
 from measure.stats.correlation import MOST_AT_CEILING, RHO_CEILING, fisher_z, share_at_ceiling, spearman
 from measure.two_campaigns.across import AcrossRuns, common_duplicates
 from measure.two_campaigns.change_test import FEWEST_RUNS, compare_changes, smallest_p
@@ -204,7 +206,11 @@ def compare_results(
         differing_facts(first.plan, second.plan),
         tuple(name for name in sets[0] if name not in sets[1]), tuple(name for name in sets[1] if name not in sets[0]),
         tuple(notes), delta, alpha, second.plan.campaign_file,
-        unlike_designs(first.plan, second.plan, (str(before), str(after))), repeated,
+        unlike_designs(
+            first.plan, second.plan, (str(before), str(after)),
+            baselines_of_two_programs([(side.plan, side.runs) for side in sides], metrics, paired, delta, alpha),
+        ),
+        repeated,
         tuple(f"{side.directory}: {one}" for side in sides for one in side.summary.get("invalidating", ())),
         without_runs,
         {
@@ -213,6 +219,23 @@ def compare_results(
             for control, text in side.summary.get("failed_controls", {}).items()
         },
     )  # fmt: skip
+
+
+def baselines_of_two_programs(
+    sides: Sequence[tuple[Plan, Sequence[Run]]], metrics: Sequence[str], paired: bool, delta: float, alpha: float
+) -> Perturbation | None:
+    """The baselines of the second campaign against those of the first, as instrumented runs are compared with
+    baselines within runs; None where both measure one program. ``sides``: plan and runs of each; ``paired``: runs with
+    one number share their noise."""
+    (before, _), (after, _) = sides
+    if not different_programs(before, after):
+        return None
+    found = [{run.spec.replicate: run for run in runs_of(runs, BASELINE)} for _, runs in sides]
+    both = sorted(found[0].keys() & found[1].keys())
+    in_pairs = paired and bool(both)
+    chosen = [[side[number] for number in (both if in_pairs else sorted(side))] for side in found]
+    first, second = [[spearman(run.trace.counts(tuple(metrics)), metrics) for run in side] for side in chosen]
+    return inner_perturbation(first, second, delta=delta, alpha=alpha, paired=in_pairs, seed=before.campaign.seed)
 
 
 def _without_runs(sides: Sequence[_Side], names: Sequence[str]) -> tuple[NotCompared, ...]:

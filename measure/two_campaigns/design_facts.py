@@ -9,13 +9,15 @@ from typing import Any
 
 import yaml
 
-from measure.perturbation.wording import unlike_records, unlike_sampling
+from measure.perturbation.analysis_types import BROKEN, Perturbation
+from measure.perturbation.wording import counted, p_text, rhos_text, unlike_records, unlike_sampling
 from measure.run_types import BASELINE
 from measure.runs.plan import Plan
 from measure.runs.program_identity import different_programs
 
 _ABSENT = "-"
 _MOST_MACHINE_FACTS = 12
+_MOST_RELATIONS = 3
 
 
 @dataclass(frozen=True)
@@ -38,17 +40,16 @@ def differing_facts(before: Plan, after: Plan) -> tuple[DesignFact, ...]:
     return tuple(one for one in facts if one is not None)
 
 
-def unlike_designs(before: Plan, after: Plan, names: tuple[str, str]) -> tuple[str, ...]:
-    """Sentences on what alone makes relations differ in the two campaigns, whatever the counters do: another program,
-    machine, input or cut of the records. ``names``: of the campaigns, for the reader."""
+def unlike_designs(
+    before: Plan, after: Plan, names: tuple[str, str], baselines: Perturbation | None = None
+) -> tuple[str, ...]:
+    """Sentences on what alone can make relations differ in the two campaigns, whatever the counters do: another
+    program, machine, input or cut of the records. ``names``: of the campaigns, for the reader; ``baselines``: those of
+    the second compared with those of the first, within runs, None if they were not."""
     first, second = names
     plans, found = (before, after), []
     if programs := different_programs(before, after):
-        found.append(
-            f"{first} measures {programs[0]}, and {second} {programs[1]}: their relations differ without any "
-            "instrumentation, so a difference says how two programs react, not what a new version of one or another "
-            "set of metrics does."
-        )
+        found.append(f"{first} measures {programs[0]}, and {second} {programs[1]}: {_of_baselines(baselines)}")
     samplings = [plan.campaign.sampling for plan in plans]
     if samplings[0].interval != samplings[1].interval:
         found.append(unlike_records([f"{one.described} in {name}" for one, name in zip(samplings, names, strict=True)]))
@@ -66,10 +67,36 @@ def unlike_designs(before: Plan, after: Plan, names: tuple[str, str]) -> tuple[s
     if inputs[0] != inputs[1] and not programs:
         words = [" ".join(map(str, args)) or size or "none" for args, size in inputs]
         found.append(
-            f"The programs have other arguments ({words[0]} in {first}, {words[1]} in {second}): this alone changes "
+            f"The programs have other arguments ({words[0]} in {first}, {words[1]} in {second}): this alone may change "
             "correlations."
         )
     return tuple(found)
+
+
+def _of_baselines(found: Perturbation | None) -> str:
+    """What the baselines tell of the relations of two programs without instrumentation, as the end of a sentence."""
+    two_programs = (
+        "so a difference says how two programs react, not what a new version of one or another set of metrics does."
+    )
+    if found is not None and found.verdict in BROKEN:
+        broken = [pair for pair in found.pairs if pair.verdict in BROKEN]
+        shown = ", ".join(
+            f"{pair.name} {rhos_text(pair.baseline_rho, pair.run_rho)}" for pair in broken[:_MOST_RELATIONS]
+        )
+        return (
+            f"their relations differ without any instrumentation, in {len(broken)} of "
+            f"{counted(len(found.pairs), 'pair')} of metrics ({p_text(found.p_value)}; rho of {shown}), {two_programs}"
+        )
+    if found is not None and found.verdict == "equivalent":
+        assessed = "" if len(found.of("equivalent")) == len(found.pairs) else " that can be assessed"
+        return (
+            f"without instrumentation all their relations{assessed} are alike, within {found.delta:g} in z, so that a "
+            "difference is one of what the instrumentation does to either."
+        )
+    return (
+        "their relations may differ without any instrumentation, which the baselines neither show nor exclude; then a "
+        "difference says how two programs react, not what a new version of one or another set of metrics does."
+    )
 
 
 def _program(before: Plan, after: Plan) -> DesignFact | None:

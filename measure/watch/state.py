@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from measure.console.time_left import TimeLeft
 from measure.errors import CampaignError, MeasureError
-from measure.judging.comparison import VariantComparison, compared, runs_of
+from measure.judging.comparison import Compared, VariantComparison, compared, runs_of
 from measure.perturbation.wording import in_words
 from measure.result_files import SUMMARY_NAME
 from measure.run_types import BASELINE, Run
@@ -218,13 +218,14 @@ class Observer:
         verdicts = {}
         by_variant = {name: runs_of(runs, name) for name in plan.campaign.variant_sets()}
         if len(baselines) >= FEWEST_RUNS:
-            # Until a paired campaign has enough pairs its runs would be tested as independent ones, which they are not,
-            # and with a p-value that its own test cannot have.
+            # Until a paired campaign has enough pairs nothing can be significant.
             by_variant = {
                 name: mine
                 for name, mine in by_variant.items()
                 if len(mine) >= FEWEST_RUNS
-                and (not incomplete or not plan.campaign.pairs or compared(plan.campaign, baselines, mine).paired)
+                and not (
+                    incomplete and plan.campaign.pairs and not _has_pairs(compared(plan.campaign, baselines, mine))
+                )
             }
             within = plan.campaign.model_copy(update={"outer": False})  # aligning runs takes too long for a live page
             comparison = VariantComparison(within, baselines, by_variant)
@@ -235,6 +236,11 @@ class Observer:
         now = time.monotonic()
         self._rest_until = now + (now - began) / _MOST_TIME
         return verdicts
+
+
+def _has_pairs(sides: Compared) -> bool:
+    """Whether there are enough pairs for a change to be shown."""
+    return sides.paired and not sides.has_few_pairs
 
 
 def _run_or_none(path: Path, spec: Any) -> Run | None:

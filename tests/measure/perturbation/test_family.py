@@ -150,3 +150,31 @@ def test_six_pairs_of_several_variants_find_a_change_that_equal_shares_of_alpha_
     apart = Family([evidence(baseline, runs[0])], delta=0.2, alpha=0.05, comparisons=3).judgements()[0]
     assert apart.verdict in ("inconclusive", "not assessable")
     assert apart.level == pytest.approx(0.05 / 3)
+
+
+@pytest.mark.parametrize("left", [2, 3, 5])
+def test_the_pairs_that_are_left_of_a_paired_campaign_keep_the_error_rates(left: int) -> None:
+    """Runs of 8 pairs, most of which failed: nothing is called changed, and a change of delta seldom equivalent."""
+    found = []
+    for seed in range(200):
+        baseline, (runs,) = campaign(seed, 8, 1, change=0.2)
+        found.append(
+            inner_perturbation(correlations(baseline[:left]), correlations(runs[:left]), paired=True, seed=0)
+        )  # fmt: skip
+    assert all(one.verdict in ("inconclusive", "equivalent") and one.too_few for one in found)
+    assert all(one.p_value >= 2 / 2**left for one in found)
+    said = next(" ".join(one.findings) for one in found if one.verdict == "inconclusive")
+    assert f"{left} pairs of a baseline and a run allow no p-value below {2 / 2**left:.3f}, so nothing can be" in said
+    assert "a change is about as large as the limit" not in said
+    equivalent = [pair.verdict == "equivalent" for one in found for pair in one.pairs]
+    assert np.mean(equivalent) <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / len(equivalent))
+    unchanged = [campaign(seed, 8, 1) for seed in range(200)]
+    bounds = [
+        pair.ci
+        for baseline, (runs,) in unchanged
+        for pair in inner_perturbation(
+            correlations(baseline[:left]), correlations(runs[:left]), paired=True, seed=0
+        ).pairs
+    ]
+    covered = np.mean([low <= 0 <= high for low, high in bounds])
+    assert abs(covered - 0.9) <= 3 * np.sqrt(0.9 * 0.1 / len(bounds))

@@ -25,7 +25,7 @@ from measure.report.model import ReportData
 from measure.report.next_steps import headline, next_steps
 from measure.report.packing import packed
 from measure.report.page import embedded_json
-from measure.report.page_data import TRACE_VALUES, _interval, page_data, pair_name, pair_rows
+from measure.report.page_data import TRACE_VALUES, interval_text, page_data, pair_name, pair_rows
 from measure.report.pair_columns import PAIR_COLUMNS, pair_values
 from measure.report.style import DARK_VERDICTS, VERDICTS
 from tests.measure.report.page_structure import problems
@@ -165,8 +165,8 @@ def test_columns_say_what_intervals_and_alignments_they_have(page: str, data: Re
         worst = variant.inner.pairs[0]
         low, high = worst.simultaneous
         assert rows[variant.name, "within a run", pair_name(worst)] == f"{low:+.3f} to {high:+.3f}"
-    assert _interval(-np.inf, 0.25) == "at most +0.250"
-    assert _interval(np.nan, np.nan) == "-"
+    assert interval_text(-np.inf, 0.25) == "at most +0.250"
+    assert interval_text(-np.inf, np.inf) == interval_text(np.nan, np.nan) == "unknown"
     assert "across runs, aligned on the other metrics</th>" in page
 
 
