@@ -92,7 +92,7 @@ def test_more_replicates_change_no_run(tmp_path: Path) -> None:
     assert set(few.keys) < set(many.keys)
 
 
-def test_pairs_are_matched_by_replicate_and_too_few_are_compared_unpaired(tmp_path: Path) -> None:
+def test_pairs_are_matched_by_replicate_however_few_are_left(tmp_path: Path) -> None:
     campaign = plan_of(tmp_path, "baselines: 8\nreplicates: 8\n").campaign
     baselines, runs = ([run_of(variant, n) for n in range(8)] for variant in (BASELINE, "light"))
     left = compared(campaign, [run for run in baselines if run.spec.replicate != 3], runs[1:])
@@ -101,8 +101,13 @@ def test_pairs_are_matched_by_replicate_and_too_few_are_compared_unpaired(tmp_pa
     assert [run.spec.replicate for run in left.runs] == both
     assert [run.spec.replicate for run in left.baselines] == [*both, 0]  # the last has no partner
     few = compared(campaign, baselines[3:], runs[:7])
-    assert not few.paired
-    assert (len(few.baselines), len(few.runs)) == (5, 7)
+    assert few.paired
+    assert few.has_few_pairs
+    assert [run.spec.replicate for run in few.runs] == [3, 4, 5, 6]
+    assert [run.spec.replicate for run in few.baselines] == [3, 4, 5, 6, 7]
+    none = compared(campaign, baselines[:3], runs[3:])
+    assert not none.paired
+    assert (len(none.baselines), len(none.runs)) == (3, 5)
 
 
 # --- order
