@@ -1,1 +1,1 @@
-"""From LLVM's text to code in memory: LLVM, object files, code that is only copied, and what is kept on disk."""
+"""Compiles LLVM's text to host code, links its object files, and keeps the linked code on disk."""

@@ -104,8 +104,8 @@ def compare_decisions(
     counter_instructions: Collection[int],
     entries: Mapping[str, int] | None = None,
 ) -> tuple[Decision, ...]:
-    """What differs beside the counters; inlining first, then spills, loops and sizes, larger differences first. Calls
-    are sorted by the executions of what is called, and those that are never made are last of all.
+    """What differs beside the counters; inlining first, then spills, loops and sizes, larger differences first.
+    Decisions on calls are sorted by how often the run calls the function; those on calls that it never makes come last.
 
     ``entries``: see `CounterCode.entries`; functions that the run never entered are left out, since what the compiler
     decided about them changed nothing. Functions of C++ are named as people write them.

@@ -11,8 +11,8 @@ pair of runs.
 
 Probes are counters that the machine does not see, in the campaign's runs as here: none of their instructions, accesses
 and addresses changes anything, so that what is left of them are the compiler's decisions. In a program with probes
-and other counters, the instructions and the accesses of the others are one mechanism: an intervention hides both of the
-probes, and has no other set of instructions of which it hides one.
+and other counters, the instructions and the accesses of the others are one mechanism: an intervention has one set of
+instructions, here those of the probes, whose time and accesses it hides; it cannot hide only the accesses of others.
 """
 
 from __future__ import annotations

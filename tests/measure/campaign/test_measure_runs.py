@@ -198,7 +198,7 @@ def test_report_of_what_has_no_results(folder: Path) -> None:
 
 
 def test_without_runs_to_compare_a_report_is_no_look(folder: Path) -> None:
-    # The runs were made again as the FAQ says, and the alpha of a second look was told for what nobody had seen.
+    # Such a report counted as a look, so that the report on the runs made again told twice the chance of a false alarm.
     assert run_fake(folder).exit_code == 0
     shutil.rmtree(folder / "out" / "traces")
     result = measure("report", folder / "out")
