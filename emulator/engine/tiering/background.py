@@ -109,6 +109,7 @@ class Background:
         self.check()
         with self._condition:
             self._serve(tier)
+            self.fair_share.guest_has_ended = False
             if not tier.states.is_queued(pc):
                 tier.states.begin(Region(pc), RegionEvent.HOT)
             self._condition.notify()
@@ -131,7 +132,8 @@ class Background:
             self._tiers.append(tier)
 
     def finish_one(self, seconds: float) -> None:
-        """Wait up to ``seconds`` for the first region to be built, if the thread has orders and none is built yet."""
+        """The guest has ended: wait up to ``seconds`` for the first region to be built, if the thread has orders and none
+        is built yet. The thread begins no queued region any more, which nobody would wait for."""
         if self._thread is None:
             return
         with self._condition:
@@ -232,7 +234,8 @@ class Background:
                 self._condition.notify_all()
 
     def _has_work(self) -> bool:
-        return any(tier.states.has_any(RegionState.QUEUED, RegionState.ORDERED) for tier in self._tiers)
+        wanted = [RegionState.ORDERED] if self.fair_share.guest_has_ended else [RegionState.QUEUED, RegionState.ORDERED]
+        return any(tier.states.has_any(*wanted) for tier in self._tiers)
 
     def _finish(self, tier: Tier, region: Region) -> None:
         """Build a region that the thread has taken."""
