@@ -340,8 +340,9 @@ class Machine:
     def run_intervals(
         self, length_instructions: int, at_most: int = 256, watcher: IntervalWatcher | None = None
     ) -> Intervals:
-        """Run up to ``at_most`` intervals, each to the first block boundary at or after ``length_instructions``;
-        fewer if ``watcher``, which looks at each, ends the series.
+        """Run up to ``at_most`` intervals, each to the first block boundary at or after the next multiple of
+        ``length_instructions`` from where the first one began; fewer if ``watcher``, which looks at each, ends the
+        series. A series goes on with the multiples of the one before, if that had this length and ended here.
 
         Gives the block executions of each, if they are selected; the first interval counts from the
         end of the last interval that was run. The last interval of a program may be shorter.
@@ -365,7 +366,7 @@ class Machine:
         without = [self.memory, self.image, self.process]
         return take_snapshot(
             self.memory, self.hart, self.facts.n_blocks,
-            [self.kernel, self.files], without, self.instructions,
+            [self.kernel, self.files], without, self.instructions, self._run_loop.interval_place,
         )  # fmt: skip
 
     def restore(self, saved: Snapshot) -> None:
@@ -376,6 +377,7 @@ class Machine:
         self._must_be_one_process()
         restore_snapshot(saved, self.memory, self.hart, self.facts.n_blocks)
         self.instructions = saved.instructions
+        self._run_loop.go_back(saved.interval_place)
         self.ending = None
         self._guest.changed()
 

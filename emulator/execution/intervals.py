@@ -43,6 +43,15 @@ class Written(NamedTuple):
     executions: NDArray[np.int64]
 
 
+class Place(NamedTuple):
+    """Where a series of intervals of ``length`` has come to: ``instructions`` so far, and from where on the next
+    interval ends (``target``), all in instructions."""
+
+    instructions: int
+    length: int
+    target: int
+
+
 class IntervalWatcher(Protocol):
     """Looks at each interval of a series when it has ended, without a return to Python, and may end the series."""
 
@@ -61,21 +70,31 @@ class IntervalWriter:
         self.blocks = np.zeros(1 << 16, np.uint32)
         self.executions = np.zeros(1 << 16, np.int64)
         self._begin = 0
+        self._job: Any = None
+        self._gone_back_to: Place | None = None
         self._watcher: IntervalWatcher | None = None
         self._watch: BoundKernel | None = None
 
     def begin(self, at_most: int, instructions: int, length: int, watcher: IntervalWatcher | None = None) -> None:
-        """Make room for ``at_most`` intervals; the first ends ``length`` instructions after ``instructions``."""
+        """Make room for ``at_most`` intervals, the first of which begins here, after ``instructions``.
+
+        It goes on with the multiples of ``length`` of the series before, if that had this length and ended here:
+        otherwise each series would shift them by what its last block ran beyond one.
+        """
         from emulator.execution import intervals_kernel as kernel
 
         self._kernel = kernel
+        target = instructions + length
+        for place in (self.place, self._gone_back_to):
+            if place is not None and (place.instructions, place.length) == (instructions, length):
+                target = place.target
         self._jobs = np.zeros(1, kernel.JOB_DTYPE)
         self._job = self._jobs[0]
         self._job_words = self._jobs.view(np.int64).data  # faster than fields, for each system call
         self._bound: BoundKernel | None = None
         self._bound_for: tuple[Any, ...] = ()
         self._job["instructions"] = self._begin = instructions
-        self._job["target"] = instructions + length
+        self._job["target"], self._job["length"] = target, length
         self._hart_words = self._hart.words.view(np.int64)
         self.ends = np.zeros(at_most, np.int64)
         self.starts = np.zeros(at_most + 1, np.int64)
@@ -112,27 +131,43 @@ class IntervalWriter:
         self.counts_before[:n_blocks] = self._hart.counts[:n_blocks]
 
     @property
+    def place(self) -> Place | None:
+        """Where the series has come to, for a snapshot; None before the first one."""
+        if self._job is None:
+            return None
+        return Place(int(self._job["instructions"]), int(self._job["length"]), self.target)
+
+    def go_back(self, place: Place | None) -> None:
+        """Let a series that begins there go on from ``place``, as one that begins where the last one ended does."""
+        self._gone_back_to = place
+
+    @property
+    def target(self) -> int:
+        """Instructions in all from which on the current interval ends, at the next block boundary."""
+        return int(self._job["target"])
+
+    @property
     def is_full(self) -> bool:
         """Whether all intervals are recorded, or the watcher has ended the series."""
         words = self._job_words
         return words[self._kernel.DONE] == len(self.ends) or bool(words[self._kernel.ENOUGH])
 
-    @property
-    def is_open(self) -> bool:
-        """Whether instructions ran since the last interval's end."""
+    def is_open(self, instructions: int) -> bool:
+        """Whether some of the ``instructions`` so far ran since the last interval's end."""
         done = self._job["done"]
         end = self.ends[done - 1] if done else self._begin
-        return bool(self._job["instructions"] > end)
+        return bool(instructions > end)
 
     def run(
-        self, enter: int, tiers: tuple[Tier, Tier], longest_path: int, length: int, stop: int,
+        self, enter: int, tiers: tuple[Tier, Tier], longest_path: int, instructions: int, stop: int,
         n_blocks: NDArray[np.int64],
     ) -> tuple[int, bool, int]:  # fmt: skip
         """Run until the writer is full or Python has to act. Returns the instructions so far, whether the interpreting
         tier is in force, and the reason.
 
         ``tiers``: the translating and the interpreting one; ``longest_path``: instructions that a translation may run
-        beyond its budget; ``stop``: instructions in all at which to stop; ``n_blocks``: (1,) number of blocks, live.
+        beyond its budget; ``instructions``: so far, the oracle's included; ``stop``: instructions in all at which to
+        stop; ``n_blocks``: (1,) number of blocks, live.
         """
         kernel, words, hart = self._kernel, self._job_words, self._hart
         fast, exact = (tier.dispatch_table for tier in tiers)
@@ -145,7 +180,7 @@ class IntervalWriter:
         if len(self._bound_for) != len(current) or any(map(operator.is_not, current, self._bound_for)):
             self._bind(enter, *current[:4])
             self._bound_for = current
-        words[kernel.STOP], words[kernel.LONGEST_PATH], words[kernel.LENGTH] = stop, longest_path, length
+        words[kernel.INSTRUCTIONS], words[kernel.STOP], words[kernel.LONGEST_PATH] = instructions, stop, longest_path
         assert self._bound is not None
         reason = self._bound()
         return words[kernel.INSTRUCTIONS], bool(words[kernel.EXACTLY]), reason

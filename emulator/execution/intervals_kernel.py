@@ -18,8 +18,9 @@ from emulator.kernels.jit import Integer, call_address, inline_kernel, kernel
 
 Longs = NDArray[np.int64]
 
-# ``instructions`` so far; the end of the interval (``target``); the next deadline (``stop``), all in instructions;
-# intervals ``done``; ``entries`` written; ``exactly``: 1 while the interpreting tier, which stops exactly, is in force.
+# ``instructions`` so far; from where on the interval ends (``target``, a multiple of ``length`` from where the first
+# began); the next deadline (``stop``), all in instructions; intervals ``done``; ``entries`` written; ``exactly``: 1
+# while the interpreting tier, which stops exactly, is in force.
 # ``n_blocks``: number of blocks at the last interval's end; ``enough``: 1 when a watcher has ended the series.
 # Constant: host addresses of the function that runs translations, of the hart's state, and of the dispatch tables of
 # the translating (``fast``) and the interpreting tier (``exact``); ``longest_path``: instructions that a translation
@@ -37,7 +38,7 @@ JOB_DTYPE = np.dtype(
 _PLACES = {name: place for place, name in enumerate(JOB_DTYPE.names or ())}
 DONE, N_BLOCKS, ENOUGH, ENTRIES = (_PLACES[name] for name in ("done", "n_blocks", "enough", "entries"))
 INSTRUCTIONS, EXACTLY, STOP = (_PLACES[name] for name in ("instructions", "exactly", "stop"))
-LONGEST_PATH, LENGTH = _PLACES["longest_path"], _PLACES["length"]
+LONGEST_PATH = _PLACES["longest_path"]
 """Places in a job as int64 words."""
 
 CHUNK = 16  # counters that are looked at together: most are 0, and the host compares several at once
@@ -119,7 +120,8 @@ def _differ(counts: Longs, before: Longs, first: Integer) -> Integer:
 
 @inline_kernel
 def close_interval(jobs: NDArray[np.void], n_blocks: Integer, totals: Totals, written: IntervalArrays) -> None:
-    """Record what ran since the last interval ended: block executions, as in `Intervals`."""
+    """Record what ran since the last interval ended: block executions, as in `Intervals`. The next one ends at a later
+    multiple of the length, of which the last block may have passed some."""
     job: Any = jobs[0]
     done, entry = job.done, job.entries
     add_up(totals)
@@ -139,6 +141,8 @@ def close_interval(jobs: NDArray[np.void], n_blocks: Integer, totals: Totals, wr
     job.n_blocks = n_blocks
     job.done = done + 1
     written.starts[done + 1] = entry
+    if job.instructions >= job.target:
+        job.target += ((job.instructions - job.target) // job.length + 1) * job.length
 
 
 @kernel
@@ -154,7 +158,6 @@ def run_intervals(jobs: NDArray[np.void], hart: HartWords, totals: Totals, writt
             if job.entries + hart.n_blocks[0] > len(written.blocks):
                 return FULL
             close_interval(jobs, hart.n_blocks[0], totals, written)
-            job.target = at + job.length
             if job.watcher_at:
                 call_address(job.watcher_at, job.watcher_argument)
         if job.done == len(written.ends) or job.enough:

@@ -18,7 +18,7 @@ from emulator.execution.virtual_time import VirtualTime
 from emulator.linux.kernel.hart_protocol import GuestExit
 
 if TYPE_CHECKING:
-    from emulator.execution.intervals import Intervals, IntervalWatcher, IntervalWriter
+    from emulator.execution.intervals import Intervals, IntervalWatcher, IntervalWriter, Place
 
 
 class Ending(NamedTuple):
@@ -102,18 +102,28 @@ class RunLoop:
         if translated is None or chosen.delivers or chosen.exact_stop or chosen.hooks:
             end = time.instructions
             for _ in range(at_most):
-                self.advance_to_instructions(time.instructions + length_instructions)
+                self.advance_to_instructions(writer.target)
                 if time.instructions > end:
                     writer.close(time.instructions, facts.n_blocks)
                 end = time.instructions
                 if self.ending is not None or writer.is_full:
                     break
         else:
-            self._guarded(self._run_intervals, translated, writer, length_instructions)
+            self._guarded(self._run_intervals, translated, writer)
             translated.step_exactly(False)
-            if self.ending is not None and writer.is_open:
+            if self.ending is not None and writer.is_open(time.instructions):
                 writer.close(time.instructions, facts.n_blocks)
         return writer.intervals()
+
+    @property
+    def interval_place(self) -> Place | None:
+        """Where the intervals have come to, for `go_back`."""
+        return self._intervals.place if self._intervals is not None else None
+
+    def go_back(self, place: Place | None) -> None:
+        """The guest is again where intervals had come to ``place``."""
+        if self._intervals is not None:
+            self._intervals.go_back(place)
 
     def count_from_here(self) -> None:
         """Let the next interval begin here."""
@@ -147,7 +157,7 @@ class RunLoop:
             run(min(budget, end - time.instructions, record.limit - record.instructions), deadlines.exact_budget)
             deadlines.service_guest()
 
-    def _run_intervals(self, translated: TranslatedRunner, writer: IntervalWriter, length: int) -> None:
+    def _run_intervals(self, translated: TranslatedRunner, writer: IntervalWriter) -> None:
         while not writer.is_full:
-            translated.run_intervals(writer, length, self._time.instructions + self._deadlines.until_next())
+            translated.run_intervals(writer, self._time.instructions + self._deadlines.until_next())
             self._deadlines.service_guest()

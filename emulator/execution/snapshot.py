@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from emulator.engine.hart_state import COUNTS_OFFSET, HOST_FIELDS, Hart
 from emulator.errors import RestoreError
+from emulator.execution.intervals import Place
 from emulator.memory import MAPPED, PAGE_SHIFT, READ, WRITE, GuestMemory
 
 _KERNEL = "emulator.linux."
@@ -133,7 +134,8 @@ class ObjectsState:
 class Snapshot:
     """The result of `Machine.snapshot`; it may be restored any number of times.
 
-    ``state``: the hart's state without counts; ``counts``: executions of the blocks.
+    ``state``: the hart's state without counts; ``counts``: executions of the blocks; ``interval_place``: where
+    intervals had come to.
     """
 
     memory: MemoryState
@@ -141,18 +143,19 @@ class Snapshot:
     state: NDArray[np.uint8]
     counts: NDArray[np.int64]
     instructions: int
+    interval_place: Place | None
 
 
 def take_snapshot(
     memory: GuestMemory, hart: Hart, n_blocks: int, kernel_roots: list[Any],
-    without: list[Any], instructions: int,
+    without: list[Any], instructions: int, interval_place: Place | None,
 ) -> Snapshot:  # fmt: skip
     """Save the guest's state. ``without``: objects that are not part of it. Raises `RestoreError` for a guest that
     cannot go back."""
     hart.add_up_counters()
     return Snapshot(
         save_memory(memory), ObjectsState(kernel_roots, without), hart.everything[:COUNTS_OFFSET].copy(),
-        hart.counts[:n_blocks].copy(), instructions,
+        hart.counts[:n_blocks].copy(), instructions, interval_place,
     )  # fmt: skip
 
 

@@ -147,18 +147,20 @@ class TranslatedRunner:
             self._run_translated(min(budget, exact_budget))
             self.step_exactly(False)
 
-    def run_intervals(self, writer: IntervalWriter, length: int, stop: int) -> None:
-        """Let ``writer`` record intervals of ``length``, until it is full or about ``stop`` instructions in all ran."""
+    def run_intervals(self, writer: IntervalWriter, stop: int) -> None:
+        """Let ``writer`` record intervals, until it is full or about ``stop`` instructions in all ran."""
+        time, translator = self._time, self.translator
         if not self._hart.host_rounding:
-            self._oracle.leave_rounding_mode(stop - self._time.instructions)
+            self._oracle.leave_rounding_mode(min(stop, writer.target) - time.instructions)
+            if time.instructions >= writer.target:
+                writer.close(time.instructions, int(translator.block_table.n_blocks()[0]))
         elif self._may_enter():
-            time, translator = self._time, self.translator
             slice_end = time.instructions + self._slice_instructions
             translator.step_exactly(False)
             translator.begin_run()
             time.instructions, exactly, reason = writer.run(
-                self._entry.enter_address, translator.fast_and_exact(), LONGEST_PATH, length, min(stop, slice_end),
-                translator.block_table.n_blocks(),
+                self._entry.enter_address, translator.fast_and_exact(), LONGEST_PATH, time.instructions,
+                min(stop, slice_end), translator.block_table.n_blocks(),
             )  # fmt: skip
             self._adapt_slice(translator.end_run(), time.instructions >= slice_end)
             self.step_exactly(exactly)

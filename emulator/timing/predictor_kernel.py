@@ -103,7 +103,8 @@ def resolve(longs: np.ndarray, words: np.ndarray, block: int, next_pc: int) -> i
     target = np.int64(words[row + TARGET_PC])
     end_pc = np.int64(words[row + END_PC])
     if kind == BRANCH:
-        taken = 1 if next_pc == target else 0
+        # A branch to the next instruction, whose outcome no record tells, counts as not taken, as in a batch.
+        taken = 1 if next_pc == target and target != end_pc else 0
         predicted = predict_direction(longs, words, pc, target, taken)
         longs[BRANCHES_TAKEN] += taken
         known = taken == 1 and lookup_btb(longs, words, pc, next_pc)

@@ -25,7 +25,15 @@ from measure.console.progress import Status, WorkBar
 from measure.console.tables import print_table
 from measure.cycle_close import results
 from measure.cycle_close.far_off import about_unsampled, about_worst, is_far_off
-from measure.cycle_close.job import Job, bad_ending, check_length, failed_after, machine_for, program_file
+from measure.cycle_close.job import (
+    Job,
+    bad_ending,
+    check_length,
+    check_same_again,
+    failed_after,
+    machine_for,
+    program_file,
+)
 from measure.cycle_close.rate_labels import SHORT_LABELS
 from measure.cycle_close.rates import DEVIATIONS, Columns, about_blank, columns_of, deviations, event_totals, events_off
 from measure.cycle_close.rerun import profile, trace_second_run
@@ -168,6 +176,9 @@ def run_cycleclose(
         if validate and not traced.interrupted:
             full = _simulated_in_full(job, elf, config, settings, traced, console)
             skipped = full.interrupted
+            if not skipped:
+                ends = (one.columns["end_instructions"] for one in (traced, full))
+                check_same_again(job, *ends)
     except RestoreError as error:
         raise CampaignError(f"--roll-back: {error}; use --twice, which leaves nothing unsampled either") from None
     except EmulatorError as error:

@@ -6,10 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from common.quantities import SHORTEST_TRACED_INTERVAL
 from emulator.guest_options import Guest, about_hidden_files, own_guest_path
 from measure.arguments import check_number
-from measure.errors import CampaignError, RunError, wanted_status
+from measure.errors import CampaignError, MeasureError, RunError, wanted_status
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -41,6 +44,9 @@ class Job:
     guest: Guest = field(default_factory=Guest)
     settings: tuple[str, ...] = ()
     exit_status: int = 0
+    # What ``stdin`` holds, once it is read; the same list in copies of the job. The program runs several times, and a
+    # pipe can be read once.
+    _input: list[bytes] = field(default_factory=list, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_number("exit_status", self.exit_status, least=0, most=255, whole=True)
@@ -59,6 +65,12 @@ class Job:
             words += ["--env", f"{name}={value}"]
         words += ["--exit-status", str(self.exit_status)] if self.exit_status else []
         return words
+
+    def input(self) -> bytes:
+        """What the program reads as its standard input, each time that it runs."""
+        if not self._input:
+            self._input.append(b"" if self.stdin is None else self.stdin.read_bytes())
+        return self._input[0]
 
     def check_input(self) -> None:
         """Raises `CampaignError` if ``stdin`` cannot be read; a device such as /dev/null can."""
@@ -105,9 +117,10 @@ def machine_for(job: Job, elf: Path, clock_hz: int | None = None) -> Machine:
     from emulator.linux.vfs.files import VirtualFiles
     from emulator.machine import DEFAULT_CLOCK_HZ, Machine
 
-    stdin = job.stdin.read_bytes() if job.stdin is not None else b""
     guest = job.guest
-    files = VirtualFiles(root=guest.root, mapped=guest.mapped, writable=guest.writable, stdin=stdin, seed=job.seed)
+    files = VirtualFiles(
+        root=guest.root, mapped=guest.mapped, writable=guest.writable, stdin=job.input(), seed=job.seed
+    )
     # The name of a compiled C program, which lies on the guest's stack, would contain the cache directory's path.
     program = elf.read_bytes() if job.program.suffix == ".c" else elf
     return Machine(
@@ -158,6 +171,22 @@ def check_length(job: Job, interval_instructions: int, executed: int, problem: s
             f"--interval: got intervals of {interval_instructions:,} instructions, but {job.program} executes "
             f"{executed:,} in all: {_shorter_interval(executed)} more work for the program"
             f"{f'; {hidden}, before PROGRAM' if hidden else more}"
+        )
+
+
+def check_same_again(job: Job, first: NDArray[np.int64], again: NDArray[np.int64]) -> None:
+    """Raises `MeasureError` where two runs of the program had intervals with other ends, given in instructions."""
+    if not np.array_equal(first, again):
+        common = min(len(first), len(again))
+        differ = np.flatnonzero(first[:common] != again[:common])
+        place = int(differ[0]) if len(differ) else common
+        ends = [
+            f"ends after {one[place]:,} instructions" if place < len(one) else "is missing" for one in (first, again)
+        ]
+        raise MeasureError(
+            f"{job.program}: the program did not do the same again: interval {place} {ends[0]} in the first run and "
+            f"{ends[1]} in the second, so intervals cannot be compared. Expected a program that does the same whenever "
+            "it runs with the same input: files that it writes with --writable, and reads again, differ"
         )
 
 

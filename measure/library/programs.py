@@ -268,7 +268,7 @@ def cycleclose(
     from measure.built_in.machine import built_in_machine
     from measure.cycle_close.command import told_of, trace_job, validation_of
     from measure.cycle_close.far_off import about_worst
-    from measure.cycle_close.job import Job, check_length, program_file
+    from measure.cycle_close.job import Job, check_length, check_same_again, program_file
     from measure.cycle_close.rates import deviations
     from measure.cycle_close.results import with_actual
     from measure.cycle_close.tracer import BY_DEFAULT, TracerSettings
@@ -295,6 +295,7 @@ def cycleclose(
         full = None
         if validate:
             full = trace_job(replace(job, samples=0), elf, config, replace(chosen, everything=True), None)
+            check_same_again(job, *(one.columns["end_instructions"] for one in (traced, full)))
     except EmulatorError as error:
         raise CampaignError(str(error)) from None
     findings = tuple(sentence for sentence, _ in told_of(traced, chosen, samples_per_phase))

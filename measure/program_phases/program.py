@@ -15,7 +15,7 @@ from emulator.timing.inorder import InOrderCore
 from emulator.timing.machine_file import load_machine
 from measure.console.progress import Status, WorkBar
 from measure.cycle_close.command import trace_job
-from measure.cycle_close.job import Job, bad_ending, check_length, machine_for, program_file
+from measure.cycle_close.job import Job, bad_ending, check_length, check_same_again, machine_for, program_file
 from measure.cycle_close.rates import ENERGY, RATES, table_of
 from measure.cycle_close.tracer import Category, Interval, TracerSettings
 from measure.errors import CampaignError, MeasureError
@@ -51,6 +51,7 @@ def profile(
     table = None
     if machine is not None:
         table = simulate(job, machine, interval_instructions, console, int(found.ends[-1]))[0]
+        check_same_again(job, found.ends[1:], table["end_instructions"].to_numpy())
     return found.vectors, found.waits, table, problem
 
 

@@ -107,9 +107,18 @@ def told(results: Sequence[SamplingResult], most: int) -> list[tuple[str, str, s
 def next_steps(check: SamplingCheck, results: Sequence[SamplingResult]) -> str:
     """What to do about configurations that are not equivalent; empty if all are."""
     broken = [one for one in results if one.verdict in BROKEN]
-    if broken:
+    controls = [one.name for one in broken if one.configuration.everything]
+    steps = []
+    if controls:
+        steps.append(
+            f"A control failed: {' and '.join(controls)}. It simulates everything, so what changed is no effect of "
+            "sampling. Check again with another `seed`, and do not rely on the other verdicts until then."
+        )
+    if len(broken) > len(controls):
         sweep = "A `sweep:` of a setting in the file says from which value on traces are equivalent."
-        return " ".join([ADVICE, *_remedies(results), *([] if check.sweep else [sweep])])
+        steps += [ADVICE, *_remedies(results), *([] if check.sweep else [sweep])]
+    if steps:
+        return " ".join(steps)
     if any(one.verdict == "inconclusive" for one in results):
         return f"More baselines and replicates than {check.baselines} and {check.replicates} may decide what is open."
     if any(one.verdict == "not assessable" for one in results):

@@ -132,8 +132,8 @@ class Background:
             self._tiers.append(tier)
 
     def finish_one(self, seconds: float) -> None:
-        """The guest has ended: wait up to ``seconds`` for the first region to be built, if the thread has orders and none
-        is built yet. The thread begins no queued region any more, which nobody would wait for."""
+        """The guest has ended: wait up to ``seconds`` for the first region to be built, if the thread has orders and
+        none is built yet. The thread begins no queued region any more, which nobody would wait for."""
         if self._thread is None:
             return
         with self._condition:

@@ -105,9 +105,10 @@ def test_intervals_are_the_same_from_every_tier(mixture: Path, tier: str, at_mos
         found = intervals_of(machine, length, at_most)
     with Machine(mixture, ["1"], **TIERS["interpreted"]) as machine:
         machine.observe(COUNTS)
-        ends, counts = [], []
+        ends: list[int] = []
+        counts = []
         while machine.ending is None:
-            machine.advance_to_instructions(machine.instructions + length)
+            machine.advance_to_instructions((len(ends) + 1) * length)
             ends.append(machine.instructions)
             counts.append(by_pc(machine))
     assert found.ends.tolist() == ends
@@ -128,6 +129,48 @@ def test_intervals_of_the_oracle(mixture: Path) -> None:
     oracle, translated = first("oracle"), first("translated")
     assert oracle.ends.tolist() == translated.ends.tolist()
     assert told(oracle) == told(translated)
+
+
+ROUNDING = """
+int main(void) {
+    volatile double x = 1;
+    double sum = 0;
+    for (int k = 0; k < 5; k++) {
+        __asm__ volatile("fsrmi 4"); /* to the nearest, ties away from zero, which the host cannot: the oracle runs */
+        for (int i = 0; i < 700; i++) sum += x / 3;
+        __asm__ volatile("fsrmi 0");
+        for (int i = 0; i < 700; i++) sum += x / 7;
+    }
+    return sum < 0;
+}
+"""
+
+
+@pytest.mark.parametrize("at_most", [1, 64])
+def test_an_interval_ends_at_each_multiple_of_the_length(tmp_path: Path, at_most: int) -> None:
+    source = tmp_path / "rounding.c"
+    source.write_text(ROUNDING)
+    length = 100
+    with Machine(build_program([source], ["-O2"]).elf_path) as machine:
+        found = intervals_of(machine, length, at_most)
+        longest_block = int(machine.facts.blocks["n_instructions"].max())
+        executed = machine.instructions
+    assert longest_block < length
+    assert found.ends[-1] == executed
+    assert len(found) == -(-executed // length)
+    beyond = found.ends[:-1] - length * np.arange(1, len(found))
+    assert 0 <= beyond.min() <= beyond.max() < longest_block
+
+
+def test_a_series_begins_anew_where_others_ran_in_between(mixture: Path) -> None:
+    with Machine(mixture, ["1"], background=False) as machine:
+        machine.observe(COUNTS)
+        machine.run_intervals(1_000, 2)
+        machine.advance_to_instructions(2_500)
+        begin = machine.instructions
+        ends = machine.run_intervals(1_000, 2).ends - begin
+    assert 1_000 <= ends[0] < 1_100
+    assert 2_000 <= ends[1] < 2_100
 
 
 @kernel

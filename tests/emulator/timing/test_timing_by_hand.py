@@ -253,6 +253,15 @@ def test_static_predictors() -> None:
     assert loop(outcomes, kind="backward_taken").counters[Event.BRANCHES_MISPREDICTED] == 1
 
 
+@pytest.mark.parametrize("kind", ["not_taken", "bimodal"])
+def test_a_branch_to_the_next_instruction_is_never_taken(kind: str) -> None:
+    blocks = [(block((BRANCH, 0, 5)), 0x1004), (block((BRANCH, 0, 6), pc=0x1004), 0x1000)]
+    core = run(blocks, [(0, []), (1, [])] * 10, branch_predictor={"kind": kind})
+    # Only branches back of the second block are mispredicted: each, or the first one, after which they are expected.
+    assert core.counters[Event.BRANCHES_TAKEN] == 9
+    assert core.counters[Event.BRANCHES_MISPREDICTED] == (9 if kind == "not_taken" else 1)
+
+
 def test_bimodal_learns_a_bias_and_not_an_alternation() -> None:
     # Counters start at 1 (weakly not taken). Taken 20 times: mispredicted once (1 -> 2), then right.
     core = loop([True] * 20, kind="bimodal")

@@ -99,7 +99,7 @@ class NaivePredictor:
         pipeline, counts = self.config.pipeline, self.counts
         bubble = self.config.l1i.hit_latency_cycles - 1
         if op_class == OpClass.BRANCH:
-            taken = next_pc == target
+            taken = next_pc == target and target != end_pc
             predicted = self.direction(pc, target or 0, taken)
             counts[Event.BRANCHES_TAKEN] += taken
             known = self.knows(pc, next_pc) if taken else False

@@ -308,6 +308,11 @@ def test_what_to_do_follows_from_the_verdicts() -> None:
     assert told_.startswith(f"{ADVICE} Take twice, which is equivalent to full simulation. No configuration here tries")
     assert "`warm_up: lines` brings samples closer" in told_
     assert "roll_back" not in told_
+    failed = result("coarse", "perturbed", everything=True)
+    alone = next_steps(check_, [control, failed, result("twice", "equivalent", samples=1)])
+    assert alone.startswith("A control failed: coarse. It simulates everything")
+    assert ADVICE not in alone
+    assert next_steps(check_, [failed, lines, back]).startswith(f"{alone} {ADVICE} No configuration here tries")
 
 
 def test_what_could_not_be_seen_stands_beside_the_verdict() -> None:
