@@ -140,7 +140,8 @@ class InterpreterEmitter(FloatEmitter):
         left = self.let(f"sub i64 {budget}, {self._length(descriptor)}")
         self.say(f"store i64 {left}, ptr %vb")
         self.state_store("budget", left)  # for an access that faults on the host
-        self.state_store("fault_block", pc)
+        if self.selection.exact_faults:
+            self.state_store("fault_block", pc)
         if self.selection.blocks:
             record = self.let("load ptr, ptr %vr")
             self.state_store("record", record, "ptr")  # an access that faults takes the block back
