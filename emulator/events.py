@@ -14,11 +14,12 @@ An atomic read-modify-write is one access (flags LOAD|STORE); a store-conditiona
 outcome of a branch and the target of an
 indirect jump are given by the block that follows. The guest address space is 2 GiB, so an address fits a word.
 
-Blocks in the record are whole: a block in which an access of the guest faults is not in the record.
+A block in which an access of the guest faults, and the guest catches that, is cut short there: in the record, in counts
+of executions and in columns is another block, of the instructions before (`BlockFacts.begin_of`), and nothing if there
+are none. A fault that ends the process takes its block out of the record and out of columns; its execution counts.
 
 Fields of single instructions can be selected with or without the record: each `ColumnSet` has its own columns in
-memory, one for each field, to which an event is appended for each instruction that it selects. A block in which an
-access faults appends no events.
+memory, one for each field, to which an event is appended for each instruction that it selects.
 
 Every observer - performance counters, timing models, phase signatures, probes - consumes this record, and
 the instruction set, the translator and the timing models never mention one another.
@@ -90,7 +91,7 @@ ACCESS_ALONE = 8
 BLOCK_DTYPE = np.dtype(
     [
         ("pc", "u4"),  # address of the first instruction
-        ("end_pc", "u4"),  # address after the last instruction: where a not-taken branch continues
+        ("end_pc", "u4"),  # address after the last instruction, or that of the block that a fault has cut short
         ("first_instruction", "u4"),  # index of the first row in the instruction table
         ("n_instructions", "u4"),
         ("n_accesses", "u4"),  # words that follow the block id in the stream
@@ -146,6 +147,7 @@ class BlockFacts:
     def __init__(self) -> None:
         self._blocks = np.zeros(1 << 14, BLOCK_DTYPE)  # only touched pages take memory
         self._instructions = np.zeros(1 << 17, INSTRUCTION_DTYPE)
+        self._begins: dict[tuple[int, int], int] = {}  # ids, by what `begin_of` got
         self.n_blocks = 0
         self.n_instructions = 0
 
@@ -185,6 +187,24 @@ class BlockFacts:
             target_pc or 0,
         )
         return self.add(1, count)
+
+    def begin_of(self, block: int, n_instructions: int) -> int:
+        """The id of a block of the first ``n_instructions``, 1 or more, of ``block``, which a fault has cut short. It
+        is fetched as that is."""
+        known = self._begins.get((block, n_instructions))
+        if known is not None:
+            return known
+        self.reserve(n_instructions)
+        whole = self._blocks[block]
+        first, to = int(whole["first_instruction"]), self.n_instructions
+        rows = self._instructions[to : to + n_instructions]
+        rows[:] = self._instructions[first : first + n_instructions]
+        self._blocks[self.n_blocks] = (
+            whole["pc"], whole["end_pc"], to, n_instructions, np.count_nonzero(rows["access"]), rows["op_class"][-1], 0,
+            whole["program"], 0,
+        )  # fmt: skip
+        number = self._begins[block, n_instructions] = self.add(1, n_instructions)
+        return number
 
     @property
     def tables(self) -> tuple[NDArray[np.void], NDArray[np.void]]:

@@ -124,6 +124,13 @@ class BlockCache:
             other.interned = InternedBlocks(other.facts)
         self.facts, self.interned = other.facts, other.interned
 
+    def begin_of(self, block: Block, n_instructions: int) -> int:
+        """The number of the first ``n_instructions`` of ``block``: see `BlockFacts.begin_of`."""
+        number = self.facts.begin_of(block.number, n_instructions)
+        if self._listener is not None:
+            self._listener.block_decoded(block.pc)
+        return number
+
     def number_of(self, pc: int) -> int | None:
         """The number of the block at ``pc``; None when it is unknown."""
         block = self.by_pc.get(pc)

@@ -29,7 +29,7 @@ _FIELDS = (
     ("fault_pc", 8, _GUEST),
     ("fault_address", 8, _GUEST),
     ("fault_function", 8, _GUEST),  # the region (host address) that found the fault itself; 0 for others
-    ("fault_block", 8, _GUEST),  # pc of its block with the fault
+    ("fault_block", 8, _GUEST),  # pc of the block with the fault
     ("reservation", 8, _GUEST),
     ("fflags", 8, _GUEST),  # flags raised by other means than the host's sticky bits
     ("frm", 8, _GUEST),

@@ -32,4 +32,4 @@ def emitted_selection(selection: TraceSelection) -> TraceSelection:
     """The part of ``selection`` that the interpreter and templates contain: which blocks they run is in the dispatch
     table, and which instructions are watched is in the table of inline functions."""
     inline = tuple(replace(one, ranges=()) for one in selection.inline)
-    return replace(selection, hooks=(), hook_ranges=(), inline=inline, exact_faults=False)
+    return replace(selection, hooks=(), hook_ranges=(), inline=inline)

@@ -42,6 +42,8 @@ class BlockNumbers:
         found, first = np.unique(intervals.blocks[entries], return_index=True)
         first = entries[first]
         facts = blocks[found]
-        order = np.lexsort((-intervals.executions[first], facts["end_pc"], facts["pc"], rows[first]))
+        order = np.lexsort(
+            (-intervals.executions[first], facts["n_instructions"], facts["end_pc"], facts["pc"], rows[first])
+        )
         self._numbers[found[order]] = self.n_blocks + 1 + np.arange(len(found))
         self.n_blocks += len(found)

@@ -197,6 +197,10 @@ class IntervalWriter:
         hart = self._kernel.HartWords(self._hart_words, fast.view("u8"), exact.view("u8"), n_blocks)
         self._bound = self._kernel.run_intervals.bound(self._jobs, hart, *self._arrays())
 
+    def set_instructions(self, instructions: int) -> None:
+        """Go on from so many ``instructions`` in all."""
+        self._job_words[self._kernel.INSTRUCTIONS] = instructions
+
     def make_room(self, n_blocks: int) -> None:
         """Make room for one more interval with an entry for every block."""
         has_room = len(self.blocks)

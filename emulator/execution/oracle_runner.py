@@ -14,6 +14,7 @@ from emulator.engine.selections import is_hooked
 from emulator.errors import GuestFault
 from emulator.events import ACCESS_STORE, TOUCH_EPOCH, TraceSelection
 from emulator.execution.address_space import AddressSpace
+from emulator.execution.cut_blocks import CutBlocks
 from emulator.execution.guest import Guest
 from emulator.execution.observers import Observers
 from emulator.execution.virtual_time import VirtualTime
@@ -31,7 +32,9 @@ class OracleRunner:
         self._record = observers.record
         self._time = time
         self._accesses: list[int] = []  # of one instruction
-        self._block_begin: int | None = None  # of the block in the record, while a fault may still take it back
+        self._block_begin = 0  # of the block in the record
+        self._block: Block | None = None  # the block under way, while a fault may still cut it short
+        self._cut_blocks = CutBlocks(guest, observers, time)
         self.oracle = Oracle(guest.hart, guest.memory, environment, self._accesses.append)
 
     def enter(self, space: AddressSpace, begins: bool = False) -> None:
@@ -50,12 +53,13 @@ class OracleRunner:
         guest, record, time = self._guest, self._record, self._time
         end = time.instructions + budget
         while time.instructions < end:
-            self._block_begin = None
+            self._block = None
             try:
                 self._run_block()
             except (MemoryFault, GuestFault) as fault:
-                if self._block_begin is not None:
+                if self._block is not None:
                     record.end = self._block_begin
+                    self._cut_blocks.cut(self._block, self._hart.pc)
                 guest.deliver(fault)
             if guest.needs_service or record.instructions >= record.limit or guest.kernel.pending_signal() is not None:
                 return
@@ -88,8 +92,8 @@ class OracleRunner:
         selection = observers.selection.in_program(space.program)
         if selection.counts:
             self._hart.counts[block.number] += 1
+        self._block, self._block_begin = block, record.end
         if selection.blocks:
-            self._block_begin = record.end
             record.append(block.number)
         record.begin_events()
         time.instructions += len(block.instructions)
@@ -102,17 +106,15 @@ class OracleRunner:
         for place, instruction in enumerate(block.instructions):
             self._accesses.clear()
             if instruction.slow:
-                self._block_begin = None
-            try:
-                op_class = facts.instructions["op_class"][first + place]
-                self._execute(instruction, op_class, block.words[place], selection)
-            finally:
-                if selection.blocks and observers.selection.addresses:
-                    for address in self._accesses:
-                        record.append(address & 0xFFFFFFFF)
-                if followed is not None and self._accesses:
-                    is_store = bool(instruction.row.access & ACCESS_STORE)
-                    followed.access(self._accesses[0], is_store, touch_time + place, selection.follows_stores)
+                self._block = None
+            op_class = facts.instructions["op_class"][first + place]
+            self._execute(instruction, op_class, block.words[place], selection)
+            if selection.blocks and observers.selection.addresses:
+                for address in self._accesses:
+                    record.append(address & 0xFFFFFFFF)
+            if followed is not None and self._accesses:
+                is_store = bool(instruction.row.access & ACCESS_STORE)
+                followed.access(self._accesses[0], is_store, touch_time + place, selection.follows_stores)
         record.commit_events()
 
     def _call_hooks(self, block: Block) -> None:

@@ -81,6 +81,16 @@ class Record:
         for events in self._events:
             events.commit()
 
+    # --- for a block that a fault has cut short
+    def keep(self, block: int, n_addresses: int) -> None:
+        """Append ``block``, with the ``n_addresses`` words that are there already."""
+        self.append(block)
+        self.end += 4 * n_addresses
+
+    def keep_events(self, place: int, n: int) -> None:
+        """Make the first ``n`` events of the block count, of the selected column set at ``place``."""
+        self._events[place].keep(n)
+
     # --- to the consumers
     def pass_on(self, facts: BlockFacts, consumers: Sequence[Consumer]) -> None:
         """Pass record and columns to ``consumers``, and empty them."""

@@ -20,6 +20,7 @@ from emulator.engine.translator import Translator
 from emulator.errors import GuestFault
 from emulator.events import MAX_BLOCK_INSTRUCTIONS
 from emulator.execution.address_space import AddressSpace
+from emulator.execution.cut_blocks import CutBlocks
 from emulator.execution.faults import reported_fault
 from emulator.execution.guest import Guest, caught_faults
 from emulator.execution.observers import Observers
@@ -61,6 +62,7 @@ class TranslatedRunner:
         self._record = observers.record
         self._time = time
         self._oracle = oracle
+        self._cut_blocks = CutBlocks(guest, observers, time)
         self._make_translator = make_translator
         self._keep = keep
         self._programs: dict[str, ProgramTranslations] = {}
@@ -164,7 +166,10 @@ class TranslatedRunner:
             )  # fmt: skip
             self._adapt_slice(translator.end_run(), time.instructions >= slice_end)
             self.step_exactly(exactly)
-            self._handle_exit(reason)
+            try:
+                self._handle_exit(reason)
+            finally:
+                writer.set_instructions(time.instructions)  # a fault cuts a block short
 
     def _run_translated(self, budget: int) -> None:
         """Run for about ``budget``, or until the guest needs service."""
@@ -242,10 +247,14 @@ class TranslatedRunner:
     def _raise_fault(self) -> None:
         guest = self._guest
         self.translator.count_to_fault()
-        raise reported_fault(
+        fault = reported_fault(
             self._hart, guest.memory, guest.address_space.fetch, self.translator.guest_pc_of,
             self._has_exact_registers_at,
         )  # fmt: skip
+        block = guest.address_space.cache.known_block(self._hart.get("fault_block"))
+        if block is not None:
+            self._cut_blocks.cut(block, fault.pc)
+        raise fault
 
     def _has_exact_registers_at(self, host_pc: int) -> bool:
         """Whether the guest's registers are in the state of the hart at a host instruction of a translation."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from emulator.events import HELD, HELD_WRITTEN, PAGE_OUT, TOUCH_EPOCH
 from emulator.timing import layout
 from emulator.timing.core_arrays import build_core
-from emulator.timing.followed_kernel import Side, access_missing, fetch_missing, has_small_pages
+from emulator.timing.followed_kernel import PENDING, SAVED, Side, access_missing, fetch_missing, has_small_pages
 from emulator.timing.machine_config import MachineConfig
 from emulator.timing.machine_events import N_EVENTS
 
@@ -95,7 +95,7 @@ class FollowedCaches:
 
     ``seed``, ``place_pages``: as of the core that gets the contents. ``events``: (N_EVENTS,) int64 of caches and TLBs
     since the last `clear_events`, live; ``saved_cycles``: (1,), those that misses of data did not wait since then,
-    because others were under way.
+    because others were under way, or because they were stores.
     """
 
     def __init__(self, config: MachineConfig, tables: LineTables, seed: int = 0, place_pages: bool = True) -> None:
@@ -107,7 +107,7 @@ class FollowedCaches:
         self._data, self._code = (
             Side(
                 longs, words, held, times, np.zeros(cache.sets, np.int64), np.zeros(tlb.sets if tlb else 1, np.int64),
-                np.zeros(tlb.entries if tlb else 1, np.uint32), np.zeros(3, np.int64),
+                np.zeros(tlb.entries if tlb else 1, np.uint32), np.zeros(PENDING, np.int64),
             )
             for (cache, tlb), held, times in zip(
                 sizes, (tables.data, tables.code), (tables.data_times, tables.code_times), strict=True
@@ -120,7 +120,7 @@ class FollowedCaches:
                 (self._code, layout.L1I, layout.P_L1I_SHIFT, layout.ITLB, layout.P_ITLB),
             )
         )
-        self.saved_cycles = self._data.group[2:]
+        self.saved_cycles = self._data.pending[SAVED : SAVED + 1]
         self._calls = access_missing.bound(tables.missing, self._data), fetch_missing.bound(tables.missing, self._code)
         tables.connect(*self._calls)
 

@@ -30,6 +30,7 @@ from emulator.timing.layout import (
     M_SET_MASK,
     M_VICTIM,
     M_WAYS,
+    MAX_OUTSTANDING,
     P_DTLB,
     P_DTLB_PENALTY,
     P_ITLB,
@@ -49,8 +50,13 @@ Longs = NDArray[np.int64]
 Words = NDArray[np.uint32]
 
 AT_ONCE = 5
-"""Instructions after the first miss of a group within which others join it: what a core issues before it needs the
-value, by and large. With 9, intervals of a Fourier transform were told apart that are alike."""
+"""Instructions from a load that misses to the first use of its value, by and large: further misses before it are under
+way at once. With 9, intervals of a Fourier transform were told apart that are alike."""
+SAVED, LAST, BEGAN, ISSUE, ARRIVES, MSHRS = range(6)
+"""Places of ``pending``: cycles that misses did not wait, of the latencies that were counted for them; times of the
+last miss and of the load whose value is used next; cycles, an instruction in each that does not wait: when the last
+miss issued, when all values that loads wait for have arrived, and when each MSHR is free."""
+PENDING = MSHRS + MAX_OUTSTANDING
 _GROUP = 64  # places of a cache that are looked at together
 
 
@@ -58,8 +64,7 @@ class Side(NamedTuple):
     """A first-level cache with its TLB. ``longs``, ``words``: the arrays of a core; ``held``, ``times``: the tables of
     followed lines; ``next_ways``, ``next_pages``: the way of each set of the cache and of the TLB that is filled next,
     with LRU replacement until all are; ``page_times``: by place in the TLB, a time before or at which its page was
-    accessed last. ``group``: (3,), of misses under way at once: when the first began, how many there are, and the
-    cycles that misses have saved so far by being in one."""
+    accessed last. ``pending``: (PENDING,), what of the pipeline tells how long misses of data wait."""
 
     longs: Longs
     words: Words
@@ -68,7 +73,7 @@ class Side(NamedTuple):
     next_ways: Longs
     next_pages: Longs
     page_times: Words
-    group: Longs
+    pending: Longs
 
 
 @kernel
@@ -92,6 +97,8 @@ def access_missing(missing: Longs, side: Side) -> None:
             write_below(longs, side.words, address)
         elif is_store:
             held[line] = HELD_WRITTEN
+        if walked:
+            wait(side, is_store, longs[P_DTLB_PENALTY], 0, now)
         return
     outcome = MISS
     if is_store == 0 or longs[P_WRITE_ALLOCATE]:
@@ -103,14 +110,39 @@ def access_missing(missing: Longs, side: Side) -> None:
     delay = miss_data(longs, side.words, address, is_store, outcome)
     if through:
         write_below(longs, side.words, address)
-    group = side.group
-    if longs[P_OUTSTANDING] and (now - group[0]) & 0xFFFFFFFF < AT_ONCE:
-        group[2] += walked * longs[P_DTLB_PENALTY]
-        group[1] += 1
-        if group[1] <= longs[P_OUTSTANDING]:
-            group[2] += delay
-            return
-    group[0], group[1] = now, 1
+    wait(side, is_store, walked * longs[P_DTLB_PENALTY], delay, now)
+
+
+@inline_kernel
+def wait(side: Side, is_store: Integer, walk: Integer, delay: Integer, now: Integer) -> None:
+    """Let an access wait that takes a ``walk`` of the page table and then ``delay`` cycles, as the pipeline does
+    (`emulator.timing.issue_kernel.walk`): a walk delays the issue; a miss occupies an MSHR, and waits for one; but only
+    a load's value is waited for. Left out: hits on lines that are under way, values of loads that nothing uses and of
+    atomic instructions, and that instructions take other than one cycle."""
+    longs, pending = side.longs, side.pending
+    n_mshrs = longs[P_OUTSTANDING]
+    if n_mshrs == 0:  # the pipeline stops
+        return
+    together = (now - pending[BEGAN]) & 0xFFFFFFFF < AT_ONCE
+    if not together:
+        pending[ISSUE] = max(pending[ISSUE], pending[ARRIVES])
+    issue = pending[ISSUE] + ((now - pending[LAST]) & 0xFFFFFFFF)
+    end = max(issue, pending[ARRIVES])
+    issue += walk
+    if delay > 0:
+        port = np.int64(0)
+        for other in range(1, n_mshrs):
+            if pending[MSHRS + other] < pending[MSHRS + port]:
+                port = np.int64(other)
+        issue = max(issue, pending[MSHRS + port])
+        pending[MSHRS + port] = issue + delay
+        if is_store == 0:
+            pending[ARRIVES] = max(pending[ARRIVES], issue + delay)
+            if not together:
+                pending[BEGAN] = now
+    pending[ISSUE] = issue
+    pending[LAST] = now
+    pending[SAVED] += walk + delay - (max(issue, pending[ARRIVES]) - end)
 
 
 @kernel

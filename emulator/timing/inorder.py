@@ -19,7 +19,7 @@ Control transfers
     target. The predictors are in `emulator.timing.predictor_kernel`.
 
 Left out: wrong-path fetches, bandwidth of caches and memory, data-dependent latencies, accesses that straddle
-two lines (they count as one, to the first), prefetching, page-table lines in the caches.
+two lines (they count as one, to the first), prefetching, page-table lines in the caches, renaming (docs/method.md).
 """
 
 from __future__ import annotations

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 # Warn when at least so many intervals were sampled again, and their estimates were off by this fraction of CPI.
 ENOUGH_SAMPLED_AGAIN, MUCH_OFF = 5, 0.1
 SUMMARY_FORMAT = "perturbation-cycleclose-1"
+UNCHECKED = "No estimate was checked by simulating its interval, so how far estimates are off is not known."
 
 
 @dataclass(frozen=True)
@@ -342,7 +343,7 @@ def _print(
         f"{traced.phases} phase{'' if traced.phases == 1 else 's'}: {shares}; {traced.seconds:.2f} s, "
         f"{instructions / traced.seconds / 1e6:,.0f} M instructions/s"
     )
-    for sentence, style in told_of(traced, settings, samples):
+    for sentence, style in told_of(traced, settings, samples, full is not None):
         console.print(sentence, style=style)
     if full is not None and validation is not None:
         from measure.cycle_close import trace_page
@@ -389,14 +390,19 @@ def _percent_text(value: float) -> str:
     return "-" if np.isnan(value) else f"{value:.{decimals}f}"
 
 
-def told_of(traced: Traced, settings: TracerSettings, samples: int) -> list[tuple[str, str]]:
+def told_of(
+    traced: Traced, settings: TracerSettings, samples: int, is_validated: bool = False
+) -> list[tuple[str, str]]:  # fmt: skip
     """Sentences on the quality of a trace's estimates, which need no full simulation, each with its style in the
-    terminal. ``samples``: of a phase, in two runs, else 0."""
+    terminal. ``samples``: of a phase, in two runs, else 0; ``is_validated``: whether there is a full simulation."""
     blank = about_blank(int(np.isnan(traced.columns["cpi"]).sum()), settings.unsampled)
     crowded = about_crowded_signatures(traced.frequent_branches, settings.dimensions)
     told = [(blank, ""), (crowded, "yellow"), (about_unsampled(traced.share(Category.UNSAMPLED)), "yellow")]
     if traced.sampled_again:
         told.append(_about_sampled_again(traced.sampled_again, settings, samples, bool(crowded)))
+    elif not is_validated and traced.share(Category.SIMULATED) < 1:
+        other = "" if samples else ", and --twice 1 of some intervals"
+        told.append((f"{UNCHECKED} --validate tells{other}.", ""))
     return [(sentence, style) for sentence, style in told if sentence]
 
 

@@ -12,6 +12,8 @@ MANY_UNSAMPLED = 0.1
 """Fraction of unsampled intervals from which on that is said."""
 _LEAST_APART = 0.01
 """Of a hit rate, what says nothing: 0.002 instead of 0.001 is 100% off, too."""
+_CYCLES_OF = ("stall_cycles", "frontend_stall_cycles")
+"""Events that are a share of all cycles; `_LEAST_APART` of these says nothing either."""
 
 
 def worst_metric(metrics: Mapping[str, Mapping[str, Any]]) -> tuple[str, float] | None:
@@ -33,10 +35,19 @@ def worst_metric(metrics: Mapping[str, Mapping[str, Any]]) -> tuple[str, float] 
 
 def worst_event(events: Mapping[str, Mapping[str, float]]) -> tuple[str, float] | None:
     """The event that is furthest off in the whole run, and by how many percent; None without any. ``events``: of
-    summary.json. Rare ones count for nothing."""
+    summary.json. Rare ones count for nothing, and stalls that are few of all cycles."""
     least = LEAST_PER_INSTRUCTION * events["instructions"]["full"]
-    off = {name: one["off_percent"] for name, one in events.items() if one["full"] >= least}
+    off = {
+        name: one["off_percent"]
+        for name, one in events.items()
+        if one["full"] >= least and not (name in _CYCLES_OF and _is_small_part(one, events["cycles"]))
+    }
     return max(off.items(), key=lambda item: abs(item[1]), default=None)
+
+
+def _is_small_part(event: Mapping[str, float], cycles: Mapping[str, float]) -> bool:
+    """Whether ``event`` is off by little of all ``cycles``."""
+    return abs(event["off_percent"]) / 100 * event["full"] < _LEAST_APART * cycles["full"]
 
 
 def is_far_off(validation: Mapping[str, Any]) -> bool:

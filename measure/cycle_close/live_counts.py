@@ -62,11 +62,12 @@ def live_counts(following: Following | None, mispredicted: NDArray[np.int64] = U
 
 
 def wait_cycles(config: MachineConfig) -> NDArray[np.float64]:
-    """Cycles that an access waits, (COUNTED,), for each miss that is counted."""
+    """Cycles that an access waits, (COUNTED,), for each miss that is counted, and for what misses save."""
     cycles = np.zeros(COUNTED)
     cycles[SAVED_CYCLES] = -1
     below = config.memory.latency_cycles if config.l2 is None else config.l2.hit_latency_cycles
-    cycles[[Event.L1D_MISSES, Event.L1I_MISSES]] = below
+    reading = Event.L1D_MISSES if config.l1d.write_allocate else Event.L1D_LOAD_MISSES  # a line, and not just writing
+    cycles[[reading, Event.L1I_MISSES]] = below
     cycles[Event.L2_MISSES] = config.memory.latency_cycles
     if config.branch_predictor.btb_entries:
         cycles[TARGETS] = config.pipeline.mispredict_penalty_cycles

@@ -17,8 +17,8 @@ _MISPREDICTED = int(Event.BRANCHES_MISPREDICTED)
 FIRST_CACHE_EVENT, LAST_CACHE_EVENT = int(Event.L1I_MISSES), int(Event.DTLB_MISSES)
 """The events of followed caches, these and all between."""
 SAVED_CYCLES, TARGETS = N_EVENTS, N_EVENTS + 1
-"""Columns behind those of events: cycles that misses did not wait because others were under way; mispredicted targets
-of indirect jumps and calls."""
+"""Columns behind those of events: cycles that misses did not wait (`emulator.timing.followed_kernel.wait`);
+mispredicted targets of indirect jumps and calls."""
 COUNTED = N_EVENTS + 2
 """Columns of what is counted of an interval."""
 

@@ -298,7 +298,7 @@ def cycleclose(
             check_same_again(job, *(one.columns["end_instructions"] for one in (traced, full)))
     except EmulatorError as error:
         raise CampaignError(str(error)) from None
-    findings = tuple(sentence for sentence, _ in told_of(traced, chosen, samples_per_phase))
+    findings = tuple(sentence for sentence, _ in told_of(traced, chosen, samples_per_phase, full is not None))
     again = 100 * np.array(traced.sampled_again)
     found = CycleCloseTrace(traced.table, traced.phases, traced.seconds, traced.ending, None, again, findings)
     if full is None:

@@ -312,16 +312,15 @@ class Emitter:
     def load(self, base: V, offset: V, size_bytes: int, signed: bool, same_access: bool = False) -> V:
         address = self.add(base, offset)
         self.check_address(base, address)
-        if not same_access:
-            self.record_access(address)
         pointer = self.let(f"getelementptr i8, ptr %mem, i64 {address}")
-        if size_bytes == 8:
-            whole: V = self.let(f"load {self.volatile}i64, ptr {pointer}, align 1")
-            if not same_access:
-                self.memory_value = whole
-            return whole
         bits = 8 * size_bytes
-        value = self.let(f"load {self.volatile}i{bits}, ptr {pointer}, align 1")
+        value: V = self.let(f"load {self.volatile}i{bits}, ptr {pointer}, align 1")
+        if not same_access:  # after it: an access that faults is not made
+            self.record_access(address)
+        if size_bytes == 8:
+            if not same_access:
+                self.memory_value = value
+            return value
         if self.keeps_memory and not same_access:
             self.memory_value = self.let(f"zext i{bits} {value} to i64")
         return self.let(f"{'sext' if signed else 'zext'} i{bits} {value} to i64")
@@ -329,15 +328,15 @@ class Emitter:
     def store(self, base: V, offset: V, size_bytes: int, value: V, same_access: bool = False) -> None:
         address = self.add(base, offset)
         self.check_address(base, address)
-        if not same_access:
-            self.record_access(address)
-            if self.keeps_memory:
-                self.memory_value = self.zext(value, 8 * size_bytes) if size_bytes < 8 else value
+        if self.keeps_memory and not same_access:
+            self.memory_value = self.zext(value, 8 * size_bytes) if size_bytes < 8 else value
         pointer = self.let(f"getelementptr i8, ptr %mem, i64 {address}")
         bits = 8 * size_bytes
         if size_bytes < 8:
             value = value & ((1 << bits) - 1) if isinstance(value, int) else self.let(f"trunc i64 {value} to i{bits}")
         self.say(f"store {self.volatile}i{bits} {value}, ptr {pointer}, align 1")
+        if not same_access:
+            self.record_access(address)
 
     def reservation(self) -> V:
         return self.state_load("reservation")

@@ -117,7 +117,7 @@ class InterpreterEmitter(FloatEmitter):
         descriptor = self.let(
             f"getelementptr i8, ptr %blocks, i64 {self.let(f'mul i64 {number}, {DESCRIPTOR_DTYPE.itemsize}')}"
         )
-        self._begin_block(budget, descriptor)
+        self._begin_block(budget, descriptor, pc)
         self.say(f"store ptr {self.let(f'load ptr, ptr {descriptor}')}, ptr %vop")
         self.say("br label %dispatch")
         self.start("outofbudget")
@@ -125,8 +125,9 @@ class InterpreterEmitter(FloatEmitter):
         self.start("washot")
         self._return_to_python(pc, Exit.HOT)
 
-    def _begin_block(self, budget: V, descriptor: V) -> None:
-        """Account for the block of ``descriptor``, which is about to run; go to ``washot`` at its hotness threshold."""
+    def _begin_block(self, budget: V, descriptor: V, pc: V) -> None:
+        """Account for the block of ``descriptor`` at ``pc``, which is about to run; go to ``washot`` at its hotness
+        threshold."""
         fields = DESCRIPTOR_DTYPE.fields
         assert fields is not None
         count_pointer = self.let(f"getelementptr i8, ptr {descriptor}, i64 {fields['count'][1]}")
@@ -139,6 +140,8 @@ class InterpreterEmitter(FloatEmitter):
         left = self.let(f"sub i64 {budget}, {self._length(descriptor)}")
         self.say(f"store i64 {left}, ptr %vb")
         self.state_store("budget", left)  # for an access that faults on the host
+        if self.selection.exact_faults:
+            self.state_store("fault_block", pc)
         if self.selection.blocks:
             record = self.let("load ptr, ptr %vr")
             self.state_store("record", record, "ptr")  # an access that faults takes the block back

@@ -57,7 +57,7 @@ class RegionEmitter(InlineCallEmitter):
         self.selection = selection
         self.function = name
         self._columns = {
-            place: BlockColumns(self, place, one)
+            place: BlockColumns(self, place, one, selection.exact_faults)
             for place, one in enumerate(selection.inline)
             if isinstance(one, ColumnSet)
         }
@@ -218,7 +218,7 @@ class RegionEmitter(InlineCallEmitter):
             number = self._number("number", block)
             self.say(f"store i32 ptrtoint (ptr {number} to i32), ptr {self._record_base}")
         if (self._exact_faults or self.selection.delivers) and accesses(block):
-            self._store_fault_state(left)
+            self._store_fault_state(left, block.pc)
         instructions = block.instructions
         if block.slow:
             instructions = instructions[:-1]
@@ -282,10 +282,12 @@ class RegionEmitter(InlineCallEmitter):
             self.start(go)
         return budget
 
-    def _store_fault_state(self, budget: V) -> None:
-        """Store the budget and the end of the record for a fault in this block: the block counts as executed, and is
-        not in the record. So observers see everything that the guest did up to the fault."""
+    def _store_fault_state(self, budget: V, pc: int) -> None:
+        """Store the budget and the end of the record for a fault in the block at ``pc``: the block counts as executed,
+        and is not in the record, unless the guest catches the fault (`emulator.execution.cut_blocks`)."""
         self.state_store_now("budget", budget)
+        if self._exact_faults:
+            self.state_store_now("fault_block", pc)
         if self.selection.blocks:
             self.state_store_now("record", self.let("load ptr, ptr %vr"), "ptr")
 
@@ -324,4 +326,7 @@ class RegionEmitter(InlineCallEmitter):
             return
         low = address if isinstance(address, int) else self.let(f"trunc i64 {address} to i32")
         pointer = self.let(f"getelementptr i8, ptr {self._record_base}, i64 {4 * self._accesses}")
-        self.say(f"store i32 {low}, ptr {pointer}")
+        kept = (
+            "volatile " if self._exact_faults else ""
+        )  # a later access may fault, which leaves this one in the record
+        self.say(f"store {kept}i32 {low}, ptr {pointer}")

@@ -94,6 +94,10 @@ class Events:
         """Make the appended events count."""
         self._words[0] = self._words[1]
 
+    def keep(self, n: int) -> None:
+        """Make the first ``n`` events of the block count, which a fault has cut short."""
+        self._words[0] += n
+
 
 def append(columns: ColumnSet, known: Mapping[str, int]) -> None:
     """Append an event as a translation does, with the fields ``known``, 0 for others; for the oracle."""
@@ -146,22 +150,25 @@ def _memory(emitter: Emitter, place: int) -> str:
     return emitter.let(f"load ptr, ptr {pointer}, {INVARIANT}")
 
 
-def _store(emitter: Emitter, name: str, value: V, pointer: str) -> None:
-    """Emit a store of the low bits of ``value`` as field ``name``."""
+def _store(emitter: Emitter, name: str, value: V, pointer: str, kept: str = "") -> None:
+    """Emit a store of the low bits of ``value`` as field ``name``; ``kept``: "volatile ", if it has to stay before
+    later accesses."""
     bits = 8 * _size(name)
     if isinstance(value, int):
         value &= (1 << bits) - 1
     elif bits < 64:
         value = emitter.let(f"trunc i64 {value} to i{bits}")
-    emitter.say(f"store i{bits} {value}, ptr {pointer}, align {bits // 8}")
+    emitter.say(f"store {kept}i{bits} {value}, ptr {pointer}, align {bits // 8}")
 
 
 # --- whole blocks: optimised regions
 class BlockColumns:
-    """Emits what a region writes for one `ColumnSet`. The number of events is in a host register."""
+    """Emits what a region writes for one `ColumnSet`. The number of events is in a host register. ``exact_faults``: as
+    of the selection, and events before a fault have to be there."""
 
-    def __init__(self, emitter: Emitter, place: int, columns: ColumnSet) -> None:
+    def __init__(self, emitter: Emitter, place: int, columns: ColumnSet, exact_faults: bool) -> None:
         self._emitter, self._place = emitter, place
+        self._kept = "volatile " if exact_faults else ""
         self._layout = _layout(columns.fields)[0]
         self._base = ""
         self._event_numbers: dict[int, int] = {}  # event number in the block, by the instruction's place in it
@@ -195,7 +202,7 @@ class BlockColumns:
             return
         for name in self._layout:
             if event in self._missing[name] and (name in _BEFORE) != after:
-                _store(self._emitter, name, known[name], self._pointer(name, event))
+                _store(self._emitter, name, known[name], self._pointer(name, event), self._kept)
 
     def end(self) -> None:
         """End the block: commit its events."""
@@ -220,7 +227,7 @@ class BlockColumns:
         first, n = static[0], static[-1] + 1 - static[0]
         if len(static) <= -(-n * size // _VECTOR_BYTES):
             for event in static:
-                _store(self._emitter, name, values[event], self._pointer(name, event))
+                _store(self._emitter, name, values[event], self._pointer(name, event), self._kept)
             return
         constants = [value or 0 for value in values[first : static[-1] + 1]]
         if n * size <= 8:
@@ -233,7 +240,7 @@ class BlockColumns:
             kind = f"<{len(constants)} x i{8 * size}>"
             text = "<" + ", ".join(f"i{8 * size} {value}" for value in constants) + ">"
             text = text if any(constants) else "zeroinitializer"
-        self._emitter.say(f"store {kind} {text}, ptr {self._pointer(name, first)}, align {size}")
+        self._emitter.say(f"store {self._kept}{kind} {text}, ptr {self._pointer(name, first)}, align {size}")
 
 
 def _static(name: str, instruction: Instruction, static: Mapping[str, int]) -> int | None:

@@ -128,7 +128,7 @@ class StencilEmitter(InterpreterEmitter):
         spent = self.let(f"icmp slt i64 {budget}, 1")
         self.say(f"br i1 {spent}, label %outofbudget, label %counting, {RARELY}")
         self.start("counting")
-        self._begin_block(budget, self._far("descriptor"))
+        self._begin_block(budget, self._far("descriptor"), self._field("pc"))
         self._step()
         for label, reason in (("outofbudget", Exit.BUDGET), ("washot", Exit.HOT)):
             self.start(label)

@@ -8,6 +8,7 @@ from pathlib import Path
 from emulator.events import ACCESS_LOAD, OpClass
 from emulator.isa.decode import Instruction
 from emulator.machine import Machine
+from emulator.memory import MemoryFault
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class Step:
 
 
 def steps_of(program: Path, *arguments: str) -> list[Step]:
+    """The instructions that the program executes, without accesses that fault."""
     steps: list[Step] = []
     with Machine(program, arguments, engine="oracle") as machine:
         hart, memory, execute = machine.hart, machine.memory, machine._run_loop._oracle.oracle.execute
@@ -61,7 +63,11 @@ def steps_of(program: Path, *arguments: str) -> list[Step]:
                 paired = {OpClass.INDIRECT_CALL: OpClass.CALL, OpClass.INDIRECT_JUMP: OpClass.JUMP}
                 found["class"] = int(paired.get(instruction.op_class, instruction.op_class))
             steps.append(Step(pc, instruction, found))
-            execute(instruction)
+            try:
+                execute(instruction)
+            except MemoryFault:
+                steps.pop()
+                raise
             if row.access and not row.access & ACCESS_LOAD:
                 found["value"] = memory.read_int(found["address"], row.access_bytes)
             if row.register_kinds[0] != "-":

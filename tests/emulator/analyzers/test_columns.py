@@ -19,7 +19,7 @@ from emulator.engine.hart_state import Hart
 from emulator.engine.instrument.columns import ROOM, ColumnMemory, append
 from emulator.engine.persist import translation_store as archive_module
 from emulator.engine.tiering.tiers import Region, Tier
-from emulator.events import COLUMN_TYPES, MAX_BLOCK_INSTRUCTIONS, BlockFacts, TraceSelection, merged
+from emulator.events import COLUMN_TYPES, BlockFacts, TraceSelection, merged
 from emulator.execution import record as record_module
 from emulator.execution.record import Record
 from emulator.machine import Machine
@@ -116,48 +116,29 @@ def test_ranges_with_system_calls(small: Path, steps: list[Step], engine: str) -
     assert keep.columns == expected
 
 
-def without_faults(steps: list[Step], handler: int) -> list[Step]:
-    """The steps but those of blocks in which an access faulted, after which comes the guest's handler."""
-    kept: list[Step] = []
-    block: list[Step] = []
-    for step, after in zip(steps, [*steps[1:], None], strict=True):
-        block.append(step)
-        faults = after is not None and after.pc == handler and step.instruction.row.access
-        ends = step.instruction.row.ends_block or step.instruction.slow
-        if faults or ends or len(block) == MAX_BLOCK_INSTRUCTIONS:
-            kept += [] if faults else block
-            block = []
-    return kept
-
-
-def catching(source: str) -> tuple[Path, list[Step], list[Step]]:
-    """A program with a handler ``on_fault``, its steps, and those that are told."""
+def catching(source: str) -> tuple[Path, list[Step]]:
+    """A program with a handler for its faults, and its steps."""
     program = build_program([GUEST / source], ["-O1"]).elf_path
-    steps = steps_of(program, "3")
-    with Machine(program) as machine:
-        handler = machine.image.find_symbol("on_fault")
-    assert handler is not None
-    return program, steps, without_faults(steps, handler.address)
+    return program, steps_of(program, "3")
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_blocks_are_whole_where_the_guest_catches_its_faults(engine: str) -> None:
-    program, steps, whole = catching("caught.c")
-    assert len(whole) < len(steps)
+def test_a_block_that_a_fault_cuts_short_is_told_to_there(engine: str) -> None:
+    program, steps = catching("caught.c")
     everything, some = Keep(f"fields={','.join(FIELDS)}"), Keep("class=store,csr fields=pc,value,rd")
     watch(program, everything, some, **ENGINES[engine])
     for keep in (everything, some):
-        assert keep.columns == twin(whole, Selection.parse(str(keep.selection)))
+        assert keep.columns == twin(steps, Selection.parse(str(keep.selection)))
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_blocks_before_one_that_faults_are_told(engine: str) -> None:
     """With a function in line LLVM looks for stores that others overwrite; that of the events so far is to stay."""
-    program, _, whole = catching("stores.c")
+    program, steps = catching("stores.c")
     keep = Keep("fields=pc,rs1")
     machine = watch(program, keep, Counter(), **ENGINES[engine])
     assert machine.files.output(1) == b"20\n"
-    assert keep.columns == twin(whole, Selection.parse("fields=pc,rs1"))
+    assert keep.columns == twin(steps, Selection.parse("fields=pc,rs1"))
 
 
 def test_translations_with_columns_are_kept(

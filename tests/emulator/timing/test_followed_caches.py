@@ -226,6 +226,20 @@ def test_a_fault_touches_no_table_of_the_host(tmp_path: Path) -> None:
         assert any(tag != layout.INVALID_TAG for tags in contents(core, layout.L1D) for tag in tags)
 
 
+def test_faults_that_the_guest_catches() -> None:
+    """The accesses before one that faults are made, and that one is not: in the record as in fast execution."""
+    elf = build_program([GUEST.parent / "analyzers" / "guest" / "caught.c"], ["-O1"]).elf_path
+    config = CONFIGS["by use"]
+    full = InOrderCore(config, 1)
+    with Machine(elf, consumers=[full]) as machine:
+        machine.run()
+    for name, tier in TIERS.items():
+        with Machine(elf, **tier) as machine:
+            caches = follow(machine, InOrderCore(config, 1))
+            machine.run()
+            assert caches.events[EVENTS].tolist() == full.counters[EVENTS].tolist(), name
+
+
 def test_nobody_else_has_to_keep_what_translations_write(program: Path) -> None:
     """They have addresses alone: of caches, targets and directions that nothing else refers to."""
     config = CONFIGS["mixed"]

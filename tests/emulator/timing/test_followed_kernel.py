@@ -132,19 +132,23 @@ def test_they_count_what_caches_count_that_see_every_access(
 
 
 @pytest.mark.parametrize(
-    ("outstanding", "apart", "saved"),
+    ("outstanding", "apart", "is_store", "saved"),
     [
-        (0, 1, 0),  # the pipeline stops
-        (1, 1, 7 * WALK),  # others wait for the first, but their page walks do not wait for them
-        (4, 1, 2 * 3 * LATENCY + 7 * WALK - WALK),  # two groups of four; the fifth miss begins one
-        (4, 100, 0),  # each value is used before the next miss
+        (0, 1, False, 0),  # the pipeline stops
+        (0, 1, True, 0),
+        (1, 1, False, 7 * WALK),  # others wait for the first, but their page walks do not wait for them
+        (4, 1, False, 6 * LATENCY),  # two groups: the first ends when its first value is used
+        (4, 100, False, 0),  # each value is used before the next miss
+        (1, 1, True, LATENCY + 7 * WALK),  # each waits for the MSHR of the one before, and nothing waits for the last
+        (1, 100, True, 8 * LATENCY),  # each line arrives before the next store
+        (4, 1, True, 8 * LATENCY),  # walks leave time for it
     ],
 )
-def test_misses_under_way_at_once_save_cycles(outstanding: int, apart: int, saved: int) -> None:
+def test_misses_that_do_not_wait_save_cycles(outstanding: int, apart: int, is_store: bool, saved: int) -> None:
     tables = Tables()
     caches, _ = followed(machine("lru", "lru", outstanding), tables)
     for number in range(8):  # each in a page of its own
-        tables.access(line_of(16 * number), False, (1 << 31) + apart * number)
+        tables.access(line_of(16 * number), is_store, (1 << 31) + apart * number)
     assert caches.events[Event.DTLB_MISSES] == caches.events[Event.L1D_MISSES] == 8
     assert int(caches.saved_cycles[0]) == pytest.approx(saved, abs=2 * WALK)
     caches.clear_events()

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from measure.cli import main
-from measure.cycle_close.command import share_beyond
+from measure.cycle_close.command import UNCHECKED, Traced, share_beyond, told_of
 from measure.cycle_close.far_off import about_worst, is_far_off
 from measure.cycle_close.rates import deviations
 from measure.cycle_close.trace_page import _command
@@ -52,12 +52,15 @@ def test_deviations_tell_the_worst_intervals() -> None:
     assert found["deviation_percent"] == pytest.approx(75 / 200)
 
 
+RIGHT = {"instructions": 1e9, "cycles": 2e9, "loads": 1e8}
+
+
 def validation(**of: Any) -> dict[str, Any]:
     """What summary.json has of a trace whose CPI and events are right; ``of``: other metrics and events."""
     right = {
         "deviation_percent": 0.9, "whole_run_percent": 0.1, "absolute": 0.3, "accesses_per_1000_instructions": None,
     }  # fmt: skip
-    events = {"instructions": {"full": 1e9, "off_percent": 0.0}, "loads": {"full": 1e8, "off_percent": 0.0}}
+    events = {name: {"full": n, "off_percent": 0.0} for name, n in RIGHT.items()}
     metrics = {"cpi": right, **{name: {**right, **one} for name, one in of.items() if "full" not in one}}
     return {"metrics": metrics, "events": events | {name: one for name, one in of.items() if "full" in one}}
 
@@ -75,6 +78,24 @@ def test_the_worst_metric_and_event_are_named_where_their_size_matters() -> None
     )
 
 
+def test_stalls_that_are_a_part_of_all_cycles_are_far_off() -> None:
+    assert is_far_off(validation(stall_cycles={"full": 5e7, "off_percent": 60.0}))
+
+
+def made_up(categories: list[str], sampled_again: tuple[float, ...] = ()) -> Traced:
+    columns = {"category": np.array(categories), "cpi": np.ones(len(categories))}
+    return Traced(columns, 1, 1.0, 0, None, sampled_again)
+
+
+def test_it_is_said_that_no_estimate_was_checked() -> None:
+    traced = made_up(["simulated", "matched"])
+    assert told_of(traced, BY_DEFAULT, 0) == [(f"{UNCHECKED} --validate tells, and --twice 1 of some intervals.", "")]
+    assert told_of(traced, BY_DEFAULT, 1) == [(f"{UNCHECKED} --validate tells.", "")]
+    for known in (told_of(traced, BY_DEFAULT, 0, True), told_of(made_up(["simulated"]), BY_DEFAULT, 0)):
+        assert known == []
+    assert UNCHECKED not in told_of(made_up(["simulated", "matched"], (0.01,)), BY_DEFAULT, 0)[0][0]
+
+
 @pytest.mark.parametrize(
     "rare",
     [
@@ -82,6 +103,7 @@ def test_the_worst_metric_and_event_are_named_where_their_size_matters() -> None
         {"l1i_hit_rate": {"deviation_percent": 52.0, "absolute": 0.003, "accesses_per_1000_instructions": 111.0}},
         {"l1i_hit_rate": {"deviation_percent": None, "whole_run_percent": 18.0}},
         {"btb_misses": {"full": 90.0, "off_percent": -100.0}},
+        {"frontend_stall_cycles": {"full": 1.9e7, "off_percent": -97.0}},  # of start-up, 1% of all cycles
     ],
 )
 def test_what_is_rare_is_not_far_off(rare: dict[str, Any]) -> None:
