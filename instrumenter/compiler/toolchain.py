@@ -135,6 +135,11 @@ class Toolchain:
         """The command line of one of the compiler's tools, such as ``ar``."""
         return [_executable(), name]
 
+    @property
+    def folder(self) -> Path:
+        """Where the compiler is, with its headers and the sources of its libraries."""
+        return Path(_executable()).parent
+
     def environment(self) -> dict[str, str]:
         """The environment in which the compiler runs."""
         return {
