@@ -25,7 +25,16 @@ from instrumenter.errors import InstrumenterError, MissingProgram, SourceError, 
 from instrumenter.find.find import find_source_events
 from instrumenter.find.sites import FoundSites
 from instrumenter.projects import made_programs
+from instrumenter.projects.build_advice import with_make_clean
 from instrumenter.projects.made_files import no_program
+from instrumenter.projects.old_objects import (
+    OldInputs,
+    compiled_files,
+    explain_old_inputs,
+    notices_about_old_inputs,
+    old_inputs,
+    unchanged,
+)
 from instrumenter.projects.program_notices import optimisation_notices
 from instrumenter.projects.project_copy import copy_tree
 from instrumenter.projects.project_tree import build_environment, run_command, write_compilers
@@ -62,7 +71,7 @@ class BuiltTree:
         self.log = folder.with_suffix(".log")
         self._tree, self._listing = folder / "tree", folder / "listing.jsonl"
         self._binary = self._tree / project.binary
-        self._marker = folder / build_cache.PROJECT_MARKER
+        self._marker, self._before = folder / build_cache.PROJECT_MARKER, folder / "before.json"
 
     @contextlib.contextmanager
     def locked(self, shared: bool = False) -> Iterator[None]:
@@ -113,12 +122,13 @@ class BuiltTree:
         self.folder.mkdir(parents=True)
         try:
             copy_tree(self.project.directory, self._tree)
+            self._before.write_text(json.dumps(compiled_files(self._tree)), "utf-8")
             write_compilers(self.folder / "bin", spec.target)
             own = self._write_spec(spec, "spec.json")
             if outside is None:
                 own[OUTSIDE_VARIABLE] = str(self.folder / "outside")
             with self._running_programs(spec, own) as environment:
-                run_command(self.project.command, self._tree, environment, self.log, self.linked)
+                run_command(self.project.command, self._tree, environment, self.log, self.linked, self._old)
             seconds = time.perf_counter() - started - self._library_seconds()
             if outside is None:
                 outside = read_outside_files(self.folder / "outside")
@@ -134,6 +144,25 @@ class BuiltTree:
         if not spec.metrics:  # once for a campaign, not for each set of counters
             for notice in notices_about_build(read_listing(self._listing), spec.target):
                 notify(notice)
+
+    def _old(self) -> list[str]:
+        return unchanged(self._tree, json.loads(self._before.read_bytes()))
+
+    def _old_inputs(self, link: Mapping[str, Any] | None, target: str) -> OldInputs:
+        """What the program of a listing's entry is linked from and an earlier build has left."""
+        before = json.loads(self._before.read_bytes())
+        return old_inputs(self._tree, before, link, target) if before and link else OldInputs([], [])
+
+    def check_inputs(self, target: str) -> None:
+        """Raise `SourceError` if the program, or each that is linked where the project names none, is linked from
+        objects that an earlier build has left in the project's directory."""
+        links = {each["output"]: each for each in read_listing(self._listing) if each["kind"] == "link"}
+        wanted = [self.project.binary] if self.project.binary else self.linked()
+        for name in wanted:
+            link = self.link if self.project.binary else links.get(str(self._tree / name))
+            old = self._old_inputs(link, target).with_sources
+            if old:
+                raise SourceError(explain_old_inputs(name, old, self.project.command))
 
     def _library_seconds(self) -> float:
         """How long links waited for the compiler's libraries, as that of C++; those at the same time wait together."""
@@ -232,6 +261,11 @@ class BuiltTree:
         notices = notices_about_build(entries, spec.target)
         if not spec.metrics:
             return {}, {}, [], notices
+        if self.link is None and self.project.binary in self._old():
+            raise SourceError(
+                f"'{self.project.binary}' was not made by this build: it lies in the directory, "
+                f"{with_make_clean(self.project.command, 1)}"
+            )
         units = [each for each in entries if each["kind"] == "unit"]
         # Programs with which a configure script tried the compiler do not exist any more.
         units = [each for each in units if _file_of(each).is_file()]
@@ -258,6 +292,7 @@ class BuiltTree:
                 f"'{self.project.binary}' has no symbol {SYMBOL}: the build strips it; leave out strip and `install -s`"
             )
         warnings = [warning for each in units if each["instrumented"] for warning in each["warnings"]]
+        notices += notices_about_old_inputs(self._old_inputs(self.link, spec.target))
         notices += optimisation_notices(units, self.project.command)
         return sites, places, list(dict.fromkeys([*warnings, *left_out])), notices
 

@@ -207,6 +207,7 @@ class ProjectRecipe:
             if outside is None:
                 write_checked(self._outside_place, b"\n".join(map(os.fsencode, tree.outside)))
             tree.check_binary(spec.target)
+            tree.check_inputs(spec.target)
         return tree
 
     def _keep(self, spec: WrapperSpec, tree: BuiltTree) -> Build:

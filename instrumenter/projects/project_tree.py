@@ -186,11 +186,13 @@ def environment_digest(command: str) -> str:
 
 
 def run_command(
-    command: str, directory: Path, environment: Mapping[str, str], output: Path, linked: Callable[[], list[str]]
+    command: str, directory: Path, environment: Mapping[str, str], output: Path, linked: Callable[[], list[str]],
+    old: Callable[[], list[str]],
 ) -> None:  # fmt: skip
     """Run a build command by the shell; its output goes to the file ``output``. Raises `BuildFailure`.
 
-    ``linked``: gives the programs that it has linked, for the message if it fails.
+    For the message if it fails, ``linked`` gives the programs that it has linked, and ``old`` the objects and archives
+    that were there before and are as they were.
     """
     with output.open("wb") as file:
         process = subprocess.Popen(
@@ -206,4 +208,4 @@ def run_command(
     if status:
         how = f"was ended by signal {-status}" if status < 0 else f"failed with exit status {status}"
         text = output.read_text("utf-8", "replace")
-        raise build_failure(command, how, text, str(output), environment["HOST"], linked(), directory)
+        raise build_failure(command, how, text, str(output), environment["HOST"], linked(), directory, old())
