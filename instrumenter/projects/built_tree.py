@@ -24,6 +24,7 @@ from instrumenter.compiler.toolchain import GUEST_TARGET, Toolchain
 from instrumenter.errors import InstrumenterError, MissingProgram, SourceError, SpecError
 from instrumenter.find.find import find_source_events
 from instrumenter.find.sites import FoundSites
+from instrumenter.large_stack import on_large_stack
 from instrumenter.projects import made_programs
 from instrumenter.projects.build_advice import with_make_clean
 from instrumenter.projects.made_files import no_program
@@ -322,8 +323,9 @@ def _events(unit: Mapping[str, Any], metric: str, spec: MetricSpec, target: str)
     wrapper = Wrapper(line, directory, WrapperSpec(), Toolchain(target), unit["driver"])
     source = next(token for token in line.sources if token.words[0] == unit["source"])
     text = wrapper.preprocessed(source).encode("utf-8", "surrogateescape")
-    return find_source_events(
-        text, unit["source"], {metric: spec}, target, line.compile_words(), cplusplus=is_cplusplus_source(source)
+    words, cplusplus = line.compile_words(), is_cplusplus_source(source)
+    return on_large_stack(
+        lambda: find_source_events(text, unit["source"], {metric: spec}, target, words, cplusplus=cplusplus)
     )
 
 
