@@ -37,8 +37,8 @@ _TIME_OF_C_LIBRARY = "some ten seconds"
 _TIME_OF_CPLUSPLUS_LIBRARY = "about two minutes"
 # zig adds run-time checks to unoptimised code; the program must have only its own code. With -Os or -Oz, unlike other
 # compilers, it removes all symbols and debug information unless -g is given; at other levels -g changes nothing.
-# It refuses __DATE__ and __TIME__, which `BUILD_DATE` makes the same in all builds. gcc does not warn of text that is no
-# UTF-8, so that builds with -Werror have it.
+# It refuses __DATE__ and __TIME__, which `BUILD_DATE` makes the same in all builds. Text that is no UTF-8 is no warning
+# of gcc, and sources that are compiled with -Werror have it.
 ALWAYS = (
     "-fno-sanitize=all", "-fno-stack-protector", "-g", "-Wno-date-time", "-Wno-invalid-utf8",
     "-Wno-invalid-source-encoding", *OLD_C_FLAGS,
