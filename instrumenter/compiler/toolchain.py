@@ -37,8 +37,12 @@ _TIME_OF_C_LIBRARY = "some ten seconds"
 _TIME_OF_CPLUSPLUS_LIBRARY = "about two minutes"
 # zig adds run-time checks to unoptimised code; the program must have only its own code. With -Os or -Oz, unlike other
 # compilers, it removes all symbols and debug information unless -g is given; at other levels -g changes nothing.
-# It refuses __DATE__ and __TIME__, which `BUILD_DATE` makes the same in all builds.
-ALWAYS = ("-fno-sanitize=all", "-fno-stack-protector", "-g", "-Wno-date-time", *OLD_C_FLAGS)
+# It refuses __DATE__ and __TIME__, which `BUILD_DATE` makes the same in all builds. Text that is no UTF-8 is no warning
+# of gcc, and sources that are compiled with -Werror have it.
+ALWAYS = (
+    "-fno-sanitize=all", "-fno-stack-protector", "-g", "-Wno-date-time", "-Wno-invalid-utf8",
+    "-Wno-invalid-source-encoding", *OLD_C_FLAGS,
+)  # fmt: skip
 BUILD_DATE = "1700000000"
 """Seconds since 1970, of which programs have the date: when a guest starts, as `emulator.linux.kernel.clock` says."""
 SECTION_FLAGS = ("-ffunction-sections", "-fdata-sections")
@@ -134,6 +138,11 @@ class Toolchain:
     def tool(self, name: str) -> list[str]:
         """The command line of one of the compiler's tools, such as ``ar``."""
         return [_executable(), name]
+
+    @property
+    def folder(self) -> Path:
+        """Where the compiler is, with its headers and the sources of its libraries."""
+        return Path(_executable()).parent
 
     def environment(self) -> dict[str, str]:
         """The environment in which the compiler runs."""

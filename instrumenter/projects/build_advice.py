@@ -151,24 +151,27 @@ _CMAKE_BUILD = re.compile(r"(?<!\S)cmake --build \S+")
 _MAKE_FOLDER = re.compile(r"-C *(\S+)|(?:^|[;&] *)cd (\S+)(?= *&&)")
 _TARGETS = re.compile(r"^(?: +[\w./%-]+)+")
 _MAKE = re.compile(r"(?<![\w./-])make\b(?: +(?:-[Cf] +[^\s-]\S*|-j +\d+|-\S+|\w+=(?:\"[^\"]*\"|[^\s\"'&|;]*)))*")
+_MAKE_WITH_VARIABLES = re.compile(rf"(?:(?<!\S)\w+=[^\s;&|]+ +)*{_MAKE.pattern}")
 
 
 def build_failure(command: str, how: str, output: str, log: str, target: str, linked: Sequence[str],
-                  tree: Path) -> BuildFailure:  # fmt: skip
+                  tree: Path, old: Sequence[str] = ()) -> BuildFailure:  # fmt: skip
     """The error of a build in ``tree``; arguments as for `failed_build`."""
-    message = failed_build(command, how, output, log, target, linked, tree)
+    message = failed_build(command, how, output, log, target, linked, tree, old)
+    other_compiler = bool(_OTHER_COMPILER.search(output)) and not _old_in(output, old)
     return BuildFailure(
         message, may_need_order(output, tree), failed_tests(output), first_error(output),
-        other_compiler=bool(_OTHER_COMPILER.search(output)), advises_command=message.endswith("`"),
+        other_compiler=other_compiler, advises_command=message.endswith("`"),
     )  # fmt: skip
 
 
 def failed_build(
-    command: str, how: str, output: str, log: str, target: str, linked: Sequence[str] = (), tree: Path | None = None
-) -> str:
+    command: str, how: str, output: str, log: str, target: str, linked: Sequence[str] = (), tree: Path | None = None,
+    old: Sequence[str] = (),
+) -> str:  # fmt: skip
     """The message about ``command``, which ``how`` says what it ended with. ``output``: what it printed, all of which
     is in the file ``log``; ``target``: what it compiled for; ``linked``: the programs that it had linked; ``tree``:
-    where it ran, if its makefiles shall be read for a remedy."""
+    where it ran, if its makefiles shall be read for a remedy; ``old``: objects and archives that were there before."""
     lines = _printed(output) or ["(nothing)"]
     tail = lines[-_LAST_LINES:]
     parts = [f"the build command {how}: {command}"]
@@ -181,7 +184,7 @@ def failed_build(
         parts += ["Its first error:", *_indented(lines[first:after])]
         tail = lines[after:][-_LAST_LINES_AFTER_ERROR:]
     parts += [f"Its last lines (all of them: {log}):", *_indented(tail)] if tail else [f"All that it printed: {log}"]
-    return "\n".join([*parts, _advice_on(output, target, command, linked, tree)])
+    return "\n".join([*parts, _advice_on(output, target, command, linked, tree, old)])
 
 
 def first_error(output: str) -> str:
@@ -191,9 +194,14 @@ def first_error(output: str) -> str:
     return lines[first].strip() if first is not None else ""
 
 
-def _advice_on(output: str, target: str, command: str, linked: Sequence[str], tree: Path | None) -> str:
-    """Sentences on ``output``, what ``command`` printed: a remedy for each known problem, or general ones. ``target``,
-    ``linked``, ``tree``: as for `failed_build`."""
+def _advice_on(
+    output: str, target: str, command: str, linked: Sequence[str], tree: Path | None, old: Sequence[str]
+) -> str:  # fmt: skip
+    """Sentences on ``output``, what ``command`` printed: a remedy for each known problem, or general ones. The others:
+    as for `failed_build`."""
+    left = _old_in(output, old)
+    if left:
+        return f"It links {listed(left, _MOST_PROGRAMS)}, {with_make_clean(command, len(left))}"
     submodules = explain_empty_submodules(tree, output) if tree else None
     if submodules:
         return submodules
@@ -257,6 +265,12 @@ def _advice_on(output: str, target: str, command: str, linked: Sequence[str], tr
     )
 
 
+def _old_in(output: str, old: Sequence[str]) -> list[str]:
+    """Those of the files ``old`` that the linker refused, as for another machine."""
+    lines = "\n".join(line for line in output.splitlines() if _OTHER_COMPILER.search(line))
+    return [name for name in old if re.search(rf"(?<![\w.-]){re.escape(PurePath(name).name)}(?![\w.-])", lines)]
+
+
 def _own_program(output: str, command: str, linked: Sequence[str]) -> str | None:
     """What to do when a program that was not found is one that the build had linked; None if it is not."""
     missing = _MISSING_PROGRAM.search(output)
@@ -297,6 +311,17 @@ def with_make_words(command: str, words: str) -> str:
     """The build command with more arguments for make."""
     make = _MAKE.search(command)
     return f"{command[: make.end()]} {words}{command[make.end() :]}" if make else f"make CC=$CC {words}"
+
+
+def with_make_clean(command: str, number: int) -> str:
+    """What to do about ``number`` files that an earlier build has left in the directory, and that ``command`` takes."""
+    what, how = ("it is", "it") if number == 1 else ("they are", "them")
+    remedy = f"Remove {how} from the directory"
+    make = _MAKE_WITH_VARIABLES.search(command)
+    if make:
+        clean = f"{command[: make.start()]}{make[0]} clean && {command[make.start() :]}"
+        remedy += f", or let the command do that in its copy: `{clean}`"
+    return f"which an earlier build has left in the directory, and which this one takes as {what}. {remedy}"
 
 
 def _only_build(command: str, linked: Sequence[str], output: str) -> str:

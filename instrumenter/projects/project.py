@@ -7,24 +7,17 @@ that linked it. If that is impossible (the build changed the program after linki
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
-import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from itertools import product
 from pathlib import Path
-from typing import Any
 
-from common import build_cache, shared_folders
-from common.atomic_files import workspace, write_text
-from common.file_cache import cache_directory
-from common.listed_names import listed
-from instrumenter.building.elf_symbols import read_symbols
-from instrumenter.building.generated_sources import add_places, check_one_meaning, explain_no_events
+from common import build_cache
+from common.atomic_files import workspace
+from common.file_cache import cache_directory, object_path, read_checked, write_checked
 from instrumenter.building.program_build import (
     AnySampler,
     Build,
@@ -35,56 +28,28 @@ from instrumenter.building.program_build import (
     write_facts,
 )
 from instrumenter.building.relink import COMMAND_NAME
-from instrumenter.compiler.left_out_flags import notices_about_build
 from instrumenter.compiler.toolchain import GUEST_TARGET, Toolchain, compiler_version
-from instrumenter.errors import InstrumenterError, MissingProgram, SourceError, SpecError
-from instrumenter.find.find import find_source_events
-from instrumenter.find.sites import FoundSites
-from instrumenter.projects import made_programs
-from instrumenter.projects.made_files import may_be_of_another_compiler, no_program
-from instrumenter.projects.program_notices import optimisation_notices
-from instrumenter.projects.project_tree import (
-    build_environment,
-    copy_tree,
-    run_command,
-    tree_digest,
-    write_compilers,
-)
-from instrumenter.spec.counter_layout import SYMBOL, Placement
+from instrumenter.projects.built_tree import BuiltTree, Project
+from instrumenter.projects.made_files import may_be_of_another_compiler
+from instrumenter.projects.project_copy import tree_digest
+from instrumenter.projects.project_tree import environment_digest
+from instrumenter.spec.counter_layout import Placement
 from instrumenter.spec.software_metrics import MetricSpec
-from instrumenter.wrapper.arguments import read_command_line
-from instrumenter.wrapper.compile_call import Wrapper
-from instrumenter.wrapper.environment_spec import (
-    HostSamplerSpec,
-    SamplerSpec,
-    WrapperSpec,
-    read_sites,
-)
-from instrumenter.wrapper.linked_program import other_machine
-from instrumenter.wrapper.listing import LOG_VARIABLE, read_listing
-from instrumenter.wrapper.plain_compile import SPEC_VARIABLE, is_cplusplus_source
-
-_CMAKE_OWN = "CMakeFiles"  # a directory of cmake's own beside what is built
-
-
-@dataclass(frozen=True)
-class Project:
-    """A directory, the shell command that builds it, and the resulting program (relative to the directory)."""
-
-    directory: Path
-    command: str
-    binary: str
+from instrumenter.wrapper.environment_spec import HostSamplerSpec, SamplerSpec, WrapperSpec
+from instrumenter.wrapper.outside_files import outside_digest
 
 
 @dataclass(frozen=True)
 class ProjectRecipe:
-    """A project's program without its metrics; ``tree``: `tree_digest` of the project's directory.
+    """A project's program without its metrics; ``tree``: `tree_digest` of the project's directory; ``environment``:
+    `environment_digest` of the build.
 
     ``target``, ``relinkable``, ``null_control`` and ``atomic``: as in `instrumenter.building.program_build.Recipe`.
     """
 
     project: Project
     tree: str
+    environment: str
     sampler: AnySampler | None = None
     placement: Placement = "packed"
     volatile: bool = True
@@ -97,19 +62,41 @@ class ProjectRecipe:
     def of(cls, project: Project, sampler: AnySampler | None = None, placement: Placement = "packed",
            volatile: bool = True, target: str = GUEST_TARGET, relinkable: bool = False) -> ProjectRecipe:  # fmt: skip
         """The recipe of a project in its present state. Raises `SourceError` if it cannot be read."""
-        return cls(project, tree_digest(project.directory), sampler, placement, volatile, target, relinkable)
+        tree, environment = tree_digest(project.directory), environment_digest(project.command)
+        return cls(project, tree, environment, sampler, placement, volatile, target, relinkable)
 
     @property
     def program_digest(self) -> str:
-        """Hash of what the program is without its metrics: the project's files, build command and compiler."""
-        identity = (self.tree, self.project.command, self.project.binary, self.target, compiler_version())
+        """Hash of what the program is without its metrics: the project's files and what its build takes from outside,
+        its environment, the build command, and the compiler."""
+        outside = outside_digest(self._outside() or [])
+        identity = (*self._source, self.project.binary, outside)
         return hashlib.sha256(json.dumps(identity).encode()).hexdigest()
+
+    @property
+    def _source(self) -> tuple[str, ...]:
+        """What all programs of the project are made from, but for files outside of it."""
+        return (self.tree, self.environment, self.project.command, self.target, compiler_version())
+
+    def _outside(self) -> list[str] | None:
+        """The files outside of the project that its build takes; None if it was not built yet, or long ago.
+
+        Only a build shows them. As long as they, the project, and the rest do not change, it takes the same.
+        """
+        kept = read_checked(self._outside_place)
+        return None if kept is None else [os.fsdecode(path) for path in kept.splitlines()]
+
+    @property
+    def _outside_place(self) -> Path:
+        return object_path(json.dumps(["outside", *self._source, generator_digest()]))
 
     def find(self, metrics: Mapping[str, MetricSpec], code_offset_bytes: int = 0) -> Build | None:
         """The program from the cache, or None if it was not built yet."""
         if metrics and self.atomic is None:
             plain = self._plain.find({})
             return plain and replace(self, atomic=plain.starts_threads).find(metrics, code_offset_bytes)
+        if self._outside() is None:
+            return None
         spec = self._spec(metrics, code_offset_bytes)
         place = self._cache_path(spec)
         build = load_build(place, spec.layout)
@@ -190,24 +177,24 @@ class ProjectRecipe:
         """Of the build whose objects a program with a code offset or a null control is linked from, where possible."""
         return self._spec(metrics, 0).model_copy(update={"null_control": False})
 
-    def _tree(self, spec: WrapperSpec) -> _Tree:
+    def _tree(self, spec: WrapperSpec) -> BuiltTree:
         """The place of the project built with ``spec``."""
-        return _Tree(cache_directory() / build_cache.PROJECTS / self._key(spec, ""), self.project)
+        return BuiltTree(cache_directory() / build_cache.PROJECTS / self._key(spec, ""), self.project)
 
-    def _key(self, spec: WrapperSpec, binary: str) -> str:
+    def _key(self, spec: WrapperSpec, binary: str, outside: str = "") -> str:
         identity = {
-            "tree": self.tree, "command": self.project.command, "binary": binary,
+            "source": self._source, "binary": binary, "outside": outside,
             "spec": spec.model_dump(mode="json"), "order": list(spec.metrics), "generator": generator_digest(),
-            "compiler": compiler_version(),
         }  # fmt: skip
         return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
 
     def _cache_path(self, spec: WrapperSpec) -> Path:
-        return cache_directory() / build_cache.BUILDS / self._key(spec, self.project.binary)
+        outside = outside_digest(self._outside() or [])
+        return cache_directory() / build_cache.BUILDS / self._key(spec, self.project.binary, outside)
 
-    def _make_tree(self, spec: WrapperSpec, notify: Callable[[str], None], about: str = "") -> _Tree:
+    def _make_tree(self, spec: WrapperSpec, notify: Callable[[str], None], about: str = "") -> BuiltTree:
         """The project built with ``spec``, by this process or, while it waits, by another one; for all its programs."""
-        tree = self._tree(spec)
+        tree, outside = self._tree(spec), self._outside()
         with tree.locked():
             if tree.is_whole():
                 tree.mark_used()  # so that it stays until `_keep` has linked
@@ -215,11 +202,15 @@ class ProjectRecipe:
                 what, n = f" for {about}" if about else "", len(spec.metrics)
                 counting = f", counting {n} metric{'' if n == 1 else 's'}" if n else ""
                 notify(f"Building the project{what} by its own command{counting}: {self.project.command}")
-                tree.make(spec, notify)
+                tree.make(spec, notify, outside if spec.metrics else None)
+                outside = None
+            if outside is None:
+                write_checked(self._outside_place, b"\n".join(map(os.fsencode, tree.outside)))
             tree.check_binary(spec.target)
+            tree.check_inputs(spec.target)
         return tree
 
-    def _keep(self, spec: WrapperSpec, tree: _Tree) -> Build:
+    def _keep(self, spec: WrapperSpec, tree: BuiltTree) -> Build:
         """Put the program of ``spec`` from the built ``tree`` into the cache of builds."""
         started = time.perf_counter()
         place = self._cache_path(spec)
@@ -259,240 +250,3 @@ def build_outputs(directory: Path, command: str) -> list[Path]:
 
 def _without_program(directory: Path, command: str) -> ProjectRecipe:
     return ProjectRecipe.of(Project(directory, command, ""), relinkable=True)
-
-
-class _Tree:
-    """A built copy of a project in ``folder``: ``tree``, ``bin``, the wrapper's listing, and a marker of success.
-
-    A command that fails leaves its output beside it, in a file with the ending ``.log``.
-    """
-
-    def __init__(self, folder: Path, project: Project) -> None:
-        self.folder, self.project = folder, project
-        self.log = folder.with_suffix(".log")
-        self._tree, self._listing = folder / "tree", folder / "listing.jsonl"
-        self._binary = self._tree / project.binary
-        self._marker = folder / build_cache.PROJECT_MARKER
-
-    @contextlib.contextmanager
-    def locked(self, shared: bool = False) -> Iterator[None]:
-        self.folder.parent.mkdir(parents=True, exist_ok=True)
-        with shared_folders.locked(self.folder.with_suffix(".lock"), shared=shared):
-            yield
-
-    def mark_used(self) -> None:
-        self._marker.touch()
-
-    def is_whole(self) -> bool:
-        try:
-            made = json.loads(self._marker.read_bytes())["programs"]
-        except (OSError, ValueError, KeyError):
-            return False
-        return all((self._tree / name).is_file() for name in [*made, self.project.binary] if name)
-
-    @property
-    def seconds(self) -> float:
-        """How long the command took, without the time for libraries that it was the first to need."""
-        return float(json.loads(self._marker.read_bytes())["seconds"])
-
-    @property
-    def link(self) -> dict[str, Any] | None:
-        """The listing's entry of the command that linked the program; None if the program was changed afterwards."""
-        content = hashlib.sha256(self._binary.read_bytes()).hexdigest()
-        links = [each for each in read_listing(self._listing) if each["kind"] == "link"]
-        return next((each for each in reversed(links) if each["sha256"] == content), None)
-
-    def make(self, spec: WrapperSpec, notify: Callable[[str], None]) -> None:
-        """Copy and build. Raises `SourceError`, and then leaves only the command's output."""
-        started = time.perf_counter()
-        shutil.rmtree(self.folder, ignore_errors=True)
-        self.folder.mkdir(parents=True)
-        try:
-            copy_tree(self.project.directory, self._tree)
-            write_compilers(self.folder / "bin", spec.target)
-            with self._running_programs(spec, self._write_spec(spec, "spec.json")) as environment:
-                run_command(self.project.command, self._tree, environment, self.log, self.linked)
-            seconds = time.perf_counter() - started - self._library_seconds()
-            facts = {"programs": self.linked(), "seconds": round(max(0.0, seconds), 3)}
-            write_text(self._marker, json.dumps(facts) + "\n", durable=False)
-        except BaseException:
-            shutil.rmtree(self.folder, ignore_errors=True)
-            raise
-        self.log.unlink(missing_ok=True)
-        if not spec.metrics:  # once for a campaign, not for each set of counters
-            for notice in notices_about_build(read_listing(self._listing), spec.target):
-                notify(notice)
-
-    def _library_seconds(self) -> float:
-        """How long links waited for the compiler's libraries, as that of C++; those at the same time wait together."""
-        entries = read_listing(self._listing)
-        return max((each.get("library_seconds", 0.0) for each in entries), default=0.0)
-
-    def linked(self) -> list[str]:
-        """The programs that the build linked with the wrapper and left in the tree, relative to it, without those with
-        which cmake tried the compiler."""
-        links = [each for each in read_listing(self._listing) if each["kind"] == "link"]
-        made = {Path(os.path.normpath(each["output"])) for each in links}
-        inside = [path.relative_to(self._tree) for path in made if path.is_relative_to(self._tree) and path.is_file()]
-        return sorted(str(path) for path in inside if _CMAKE_OWN not in path.parts)
-
-    def _write_spec(self, spec: WrapperSpec, name: str) -> dict[str, str]:
-        """Write ``spec`` to a file, and return the environment in which the wrapper uses it."""
-        path = self.folder / name
-        path.write_text(spec.model_copy(update={"root": str(self._tree)}).model_dump_json(), "utf-8")
-        own = {SPEC_VARIABLE: str(path), LOG_VARIABLE: str(self._listing)}
-        return build_environment(self.folder / "bin", own, spec.target)
-
-    @contextlib.contextmanager
-    def _running_programs(self, spec: WrapperSpec, environment: Mapping[str, str]) -> Iterator[dict[str, str]]:
-        """A context in which a build command can run the programs that it makes, with its environment."""
-        if spec.target != GUEST_TARGET:
-            yield dict(environment)
-            return
-        with made_programs.serving(self.folder / "bin", self._tree) as command:
-            yield {**environment, **made_programs.variables(command)}
-
-    def check_binary(self, target: str) -> None:
-        """Raise `SourceError` unless the build made a linked program for ``target`` at the expected path, if the
-        project has one."""
-        name = self.project.binary
-        if not name:
-            return
-        try:
-            self._check_program(name, target)
-        except SourceError:
-            # The next attempt shall build it again, unless it is for another program that was linked.
-            if self._binary.is_file() or not self.linked():
-                shutil.rmtree(self.folder, ignore_errors=True)
-            raise
-
-    def _check_program(self, name: str, target: str) -> None:
-        from elftools.common.exceptions import ELFError
-        from elftools.elf.elffile import ELFFile
-
-        if not self._binary.is_file():
-            inside = self.linked()
-            linked = f"; it linked {', '.join(inside)}" if inside else "; it linked nothing with $CC"
-            finding = f"the build command ended well but left no file '{name}'{linked}"
-            raise MissingProgram(f"{finding}. Say in `binary:` what it makes", finding)
-        try:
-            with self._binary.open("rb") as file:
-                elf = ELFFile(file)
-                problem, kind = other_machine(elf, target), elf["e_type"]
-        except ELFError:
-            raise no_program(self._tree, name) from None
-        if not problem and target != GUEST_TARGET and not self.linked():
-            problem = "linked by another compiler"  # of this machine, so it is for the right processor
-        if problem:
-            raise SourceError(
-                f"'{name}' is {problem}: the build did not use $CC (instrument-cc), or the directory has files of an "
-                "earlier build. Try `make clean && make CC=$CC ...`"
-            )
-        if kind not in ("ET_EXEC", "ET_DYN"):
-            raise SourceError(f"'{name}' is an object file, expected a linked program")
-
-    def write_program(self, to: Path, spec: WrapperSpec) -> None:
-        """Write the program of ``spec`` to ``to``: as built, or linked again with its code offset or null control."""
-        link = self.link
-        built = WrapperSpec.model_validate_json((self.folder / "spec.json").read_text("utf-8"))
-        self.mark_used()
-        same = (built.code_offset_bytes, built.null_control) == (spec.code_offset_bytes, spec.null_control)
-        if link is None or (same and not spec.sections):
-            shutil.copy2(self._binary, to)
-            return
-        spec = spec.model_copy(update={"root": str(self._tree)})
-        line = read_command_line([*link["words"], "-o", str(to)], Path(link["directory"]), target=spec.target)
-        wrapper = Wrapper(line, Path(link["directory"]), spec, Toolchain(spec.target), link["driver"])
-        wrapper.listed = False
-        wrapper.keep_link_in = to.parent if spec.sections and not spec.code_offset_bytes else None
-        if wrapper.run():
-            raise SourceError(
-                f"'{self.project.binary}' cannot be linked again: its build removes what it was linked from"
-            )
-
-    # --- sites
-    def check_counts(
-        self, spec: WrapperSpec, program: Path
-    ) -> tuple[dict[str, int], dict[str, dict[str, int]], list[str], list[str]]:
-        """``sites``, ``places``, ``warnings`` and ``notices`` of the program as `Build` has them. Raises `SourceError`
-        and `SpecError`."""
-        entries = read_listing(self._listing)
-        notices = notices_about_build(entries, spec.target)
-        if not spec.metrics:
-            return {}, {}, [], notices
-        units = [each for each in entries if each["kind"] == "unit"]
-        # Programs with which a configure script tried the compiler do not exist any more.
-        units = [each for each in units if _file_of(each).is_file()]
-        for each in units:
-            name = os.path.relpath(_file_of(each), self._tree)
-            each["name"] = name if each["source"] != "-" else f"standard input of the compiler for {name}"
-        units.sort(key=lambda each: str(each["name"]))  # the order of make -j is random
-        wrong = next((each for each in units if each.get("wrong_spec")), None)
-        if wrong is not None:
-            raise SpecError(wrong["reason"], wrong.get("metric"))
-        notes = read_sites(program)
-        check_one_meaning((note["source"], note["meant"]) for note in notes)
-        sites = {name: sum(note["sites"].get(name, 0) for note in notes) for name in spec.metrics}
-        places: dict[str, dict[str, int]] = {name: {} for name in spec.metrics}
-        for name, note in product(spec.metrics, notes):
-            add_places(places[name], note["places"].get(name, {}))
-        left_out = _left_out(units)
-        without_site = [metric for metric, number in sites.items() if not number]
-        for metric in without_site[:1]:
-            why = self._explain(metric, spec.metrics[metric], units, left_out, spec.target)
-            raise SpecError(why, metric, tuple(without_site[1:]))
-        if not any(symbol.name == SYMBOL for symbol in read_symbols(program)):
-            raise SourceError(
-                f"'{self.project.binary}' has no symbol {SYMBOL}: the build strips it; leave out strip and `install -s`"
-            )
-        warnings = [warning for each in units if each["instrumented"] for warning in each["warnings"]]
-        notices += optimisation_notices(units, self.project.command)
-        return sites, places, list(dict.fromkeys([*warnings, *left_out])), notices
-
-    def _explain(
-        self, metric: str, spec: MetricSpec, units: list[dict[str, Any]], left_out: list[str], target: str
-    ) -> str:
-        """Why a metric has no site in the program."""
-        elsewhere = [each["name"] for each in units if each["instrumented"] and metric in each["sites"]]
-        if elsewhere:
-            return (
-                f"metric '{metric}' counts in {', '.join(dict.fromkeys(elsewhere))}, but '{self.project.binary}' is "
-                "linked without it: is it another program's?"
-            )
-        found: dict[str, FoundSites] = {}
-        for each in units:
-            if each["instrumented"]:
-                with contextlib.suppress(InstrumenterError):
-                    found[each["name"]] = _events(each, metric, spec, target)
-        message = explain_no_events(metric, spec, found)
-        return "\n".join([message, *(["Not instrumented:", *left_out] if left_out else [])])
-
-
-def _events(unit: Mapping[str, Any], metric: str, spec: MetricSpec, target: str) -> FoundSites:
-    """The events of a unit, for an explanation."""
-    directory = Path(unit["directory"])
-    line = read_command_line(unit["words"], directory, unit["driver"] == "c++", target)
-    wrapper = Wrapper(line, directory, WrapperSpec(), Toolchain(target), unit["driver"])
-    source = next(token for token in line.sources if token.words[0] == unit["source"])
-    text = wrapper.preprocessed(source).encode("utf-8", "surrogateescape")
-    return find_source_events(
-        text, unit["source"], {metric: spec}, target, line.compile_words(), cplusplus=is_cplusplus_source(source)
-    )
-
-
-def _file_of(unit: Mapping[str, Any]) -> Path:
-    """The unit's source; what was made of it where that came from the compiler's standard input."""
-    return Path(unit["directory"], unit["output"] if unit["source"] == "-" else unit["source"])
-
-
-def _left_out(units: list[dict[str, Any]]) -> list[str]:
-    """A sentence for each reason why units are not instrumented, with their names."""
-    by_reason: dict[str, list[str]] = {}
-    for each in units:
-        if not each["instrumented"]:
-            by_reason.setdefault(each["reason"], []).append(each["name"])
-    found = []
-    for reason, sources in by_reason.items():
-        names = list(dict.fromkeys(sources))
-        found.append(f"{listed(names, 5)}: not instrumented: {reason}")
-    return found

@@ -1,23 +1,25 @@
-"""Prepares and runs a project's own build: a copy of its directory, the compilers, and the build command.
+"""Prepares and runs a project's own build: the compilers, the environment, and the build command.
 
-The user's directory is only read. Compilers are found by name on PATH, as names with spaces do not survive makefiles.
+`instrumenter.projects.project_copy` copies its directory. Compilers are found by name on PATH, as names with spaces do
+not survive makefiles.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
+import re
 import shlex
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from instrumenter.compiler.openmp import CMAKE_VARIABLES
 from instrumenter.compiler.toolchain import GUEST_TARGET
-from instrumenter.errors import SourceError
 from instrumenter.projects.build_advice import build_failure
 
 _COMMANDS = {"instrument-cc": "main_cc", "instrument-c++": "main_cplusplus",
@@ -52,13 +54,30 @@ _START = "start-program"
 # the emulator. cmake wants a command for that, nevertheless: without one it neither replaces the names of targets by
 # paths in the commands that it writes, nor runs what it compiles as a test.
 _START_SCRIPT = '#!/bin/sh\nexec "$@"\n'
-_NOT_COPIED = frozenset((".git", ".hg", ".svn"))
 # Variables that would make the program depend on the user's environment.
 _NOT_INHERITED = (
     "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "LDLIBS", "LIBS", "CPP", "LD", "MAKEFLAGS", "MFLAGS", "MAKELEVEL",
     "MAKEFILES", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "COMPILER_PATH", "CONFIG_SITE",
     "CROSS_COMPILE", "ARCH", "DESTDIR", "PKG_CONFIG_PATH",
 )  # fmt: skip
+# Variables of a terminal, a session, or a job of a service that runs tests: they differ from call to call, and what a
+# program is made of does not depend on them. LC_ALL is set for builds; PATH counts by the tools that it leads to.
+_OF_SESSION = re.compile(
+    r"_|PATH|HOME|PWD|OLDPWD|SHLVL|USER|LOGNAME|HOSTNAME|SHELL|MAIL|TMPDIR|TMP|TEMP|LANG|LANGUAGE|LC_\w+|PS[0-4]"
+    r"|TERM|TERMINFO|TERMCAP|TERM_\w+|COLORTERM|COLORFGBG|COLUMNS|LINES|LS_COLORS|LSCOLORS|CLICOLOR\w*|NO_COLOR"
+    r"|FORCE_COLOR|GCC_COLORS|GREP_COLORS?|PAGER|LESS\w*|MANPATH|INFOPATH|MANPAGER|EDITOR|VISUAL|PROMPT\w*|HIST\w+"
+    r"|DISPLAY|WAYLAND_DISPLAY|XAUTHORITY|WINDOWID|WINDOWPATH|DESKTOP_SESSION|SESSION_MANAGER|INVOCATION_ID"
+    r"|JOURNAL_STREAM|STY|WINDOW|DEBUGINFOD_URLS|MAKE_TERM\w+|VIRTUAL_ENV\w*|CONDA_(SHLVL|PROMPT_MODIFIER)"
+    r"|PYTHON(UNBUFFERED|IOENCODING|DONTWRITEBYTECODE|FAULTHANDLER|WARNINGS)"
+    r"|(SSH|XDG|DBUS|GPG|TMUX|VTE|GNOME|KDE|GTK|QT|WT|ITERM|KITTY|KONSOLE|ALACRITTY|WEZTERM|VSCODE|SUDO|SYSTEMD"
+    r"|PYTEST|PERTURBATION|INSTRUMENT|GITHUB|RUNNER|ACTIONS|CI|SLURM|PBS|LSB)_\w*|BUILD_(ID|NUMBER|TAG|URL|DISPLAY_NAME)"
+)
+# Programs that makefiles and scripts of a build call, and that make sources or decide on them.
+_TOOLS_OF_MACHINE = (
+    "make", "cmake", "ninja", "meson", "sh", "bash", "python", "python3", "perl", "awk", "sed", "m4", "bison", "yacc",
+    "flex", "lex", "gperf", "pkg-config", "autoconf", "automake", "libtool", "tclsh", "objcopy", "as", "xxd",
+)  # fmt: skip
+_NAME = re.compile(r"[\w.+-]+")
 # Programs are linked statically. A project that makes a library both shared and static gives both targets one name, so
 # both would be written to the same file, perhaps at once: where names are equal, later targets add their own to theirs.
 _STATIC_LIBRARIES = """\
@@ -98,58 +117,6 @@ if(NOT called AND CMAKE_VERSION VERSION_GREATER_EQUAL 3.19)
   cmake_language(DEFER DIRECTORY "${CMAKE_SOURCE_DIR}" CALL _instrument_name_archives "${CMAKE_SOURCE_DIR}")
 endif()
 """
-
-
-def _walk(directory: Path) -> Iterator[Path]:
-    """Files, links and empty directories below ``directory``, sorted; directories of version control left out."""
-    for folder, folders, files in os.walk(directory):
-        folders[:] = sorted(name for name in folders if name not in _NOT_COPIED)
-        if not files and not folders and Path(folder) != directory:  # for what a build writes into it
-            yield Path(folder)
-        links = [name for name in folders if (Path(folder) / name).is_symlink()]
-        for name in sorted([*files, *links]):
-            path = Path(folder) / name
-            if path.is_symlink() or path.is_file():
-                yield path
-
-
-def tree_digest(directory: Path) -> str:
-    """Hash of names, contents and executable bits of all files, and of empty directories. Raises `SourceError`."""
-    if not directory.is_dir():
-        raise SourceError(f"{directory}: no such directory")
-    digest = hashlib.sha256()
-    for path in _walk(directory):
-        digest.update(os.fsencode(path.relative_to(directory)) + b"\0")
-        if path.is_symlink():
-            digest.update(b"link " + os.fsencode(os.readlink(path)) + b"\0")
-            continue
-        if path.is_dir():
-            digest.update(b"directory\0")
-            continue
-        try:
-            with path.open("rb") as file:
-                content = hashlib.file_digest(file, "sha256").digest()
-        except OSError as error:
-            raise SourceError(f"{path}: cannot be read: {error.strerror}") from None
-        digest.update(b"file " + str(os.access(path, os.X_OK)).encode() + content)
-    return digest.hexdigest()
-
-
-def copy_tree(directory: Path, to: Path) -> None:
-    """Copy a project with its file times, which make needs; the copies are writable. Raises `SourceError`."""
-    to.mkdir()
-    for path in _walk(directory):
-        target = to / path.relative_to(directory)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if path.is_dir() and not path.is_symlink():
-            target.mkdir()
-            continue
-        try:
-            shutil.copy2(path, target, follow_symlinks=False)
-        except OSError as error:
-            raise SourceError(f"{path}: cannot be copied: {error.strerror}") from None
-        if not target.is_symlink():
-            target.chmod(target.stat().st_mode | 0o200)
 
 
 def write_compilers(folder: Path, target: str = GUEST_TARGET) -> None:
@@ -204,12 +171,28 @@ def build_environment(folder: Path, own: Mapping[str, str], target: str = GUEST_
     }  # fmt: skip
 
 
+def environment_digest(command: str) -> str:
+    """Hash of what a build by ``command`` depends on in this process's environment: the variables that it inherits,
+    without those of the session, and the tools of the machine that PATH leads to."""
+    kept = {
+        name: value
+        for name, value in build_environment(Path("/"), {}).items()
+        if os.environ.get(name) == value and not _OF_SESSION.fullmatch(name)
+    }
+    words = sorted({*_TOOLS_OF_MACHINE, *_NAME.findall(command)})
+    tools = {word: os.path.realpath(found) for word in words if (found := shutil.which(word))}
+    identity = json.dumps([kept, tools], sort_keys=True)
+    return hashlib.sha256(identity.encode("utf-8", "surrogateescape")).hexdigest()
+
+
 def run_command(
-    command: str, directory: Path, environment: Mapping[str, str], output: Path, linked: Callable[[], list[str]]
+    command: str, directory: Path, environment: Mapping[str, str], output: Path, linked: Callable[[], list[str]],
+    old: Callable[[], list[str]],
 ) -> None:  # fmt: skip
     """Run a build command by the shell; its output goes to the file ``output``. Raises `BuildFailure`.
 
-    ``linked``: gives the programs that it has linked, for the message if it fails.
+    For the message if it fails, ``linked`` gives the programs that it has linked, and ``old`` the objects and archives
+    that were there before and are as they were.
     """
     with output.open("wb") as file:
         process = subprocess.Popen(
@@ -225,4 +208,4 @@ def run_command(
     if status:
         how = f"was ended by signal {-status}" if status < 0 else f"failed with exit status {status}"
         text = output.read_text("utf-8", "replace")
-        raise build_failure(command, how, text, str(output), environment["HOST"], linked(), directory)
+        raise build_failure(command, how, text, str(output), environment["HOST"], linked(), directory, old())

@@ -22,6 +22,7 @@ from instrumenter.errors import SpecError
 from instrumenter.find.expressions import check_expressions
 from instrumenter.find.find import find_source_events
 from instrumenter.find.sites import Form, FoundSites, Site
+from instrumenter.large_stack import on_large_stack
 from instrumenter.rewrite.edits import Edits
 from instrumenter.spec.counter_layout import CounterLayout, allocator_stand_in
 from instrumenter.spec.software_metrics import MetricSpec
@@ -61,6 +62,14 @@ def rewrite(
     """
     if not metrics:
         return Rewritten(preprocessed, FoundSites())
+    return on_large_stack(lambda: _rewritten(preprocessed, name, metrics, layout, target, flags, cplusplus))
+
+
+def _rewritten(
+    preprocessed: str, name: str, metrics: Mapping[str, MetricSpec], layout: CounterLayout, target: str | None,
+    flags: Sequence[str], cplusplus: bool,
+) -> Rewritten:  # fmt: skip
+    """As `rewrite`, with metrics, on the stack of the caller."""
     text = preprocessed.encode("utf-8", "surrogateescape")
     events = find_source_events(text, name, metrics, target, flags, cplusplus=cplusplus)
     if not events.sites:

@@ -8,6 +8,7 @@ describes the environment variables that they read.
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -64,7 +65,7 @@ def compile_and_link(arguments: Sequence[str], driver: str) -> int:
     """Execute a command line in the current directory; the exit status is the compiler's."""
     from instrumenter.errors import InstrumenterError, SpecError
     from instrumenter.wrapper.arguments import read_command_line
-    from instrumenter.wrapper.listing import note_left_out
+    from instrumenter.wrapper.listing import OUTSIDE_VARIABLE, note_left_out
     from instrumenter.wrapper.plain_compile import counts_nothing, plain_spec
 
     try:
@@ -80,6 +81,10 @@ def compile_and_link(arguments: Sequence[str], driver: str) -> int:
         target = plain.target if plain is not None else _target_of_environment()
         line = read_command_line(arguments, Path.cwd(), driver == "c++", target)
         note_left_out(line, Path.cwd())
+        if plain is not None and plain.root and os.environ.get(OUTSIDE_VARIABLE):
+            from instrumenter.wrapper.outside_files import note_outside_files
+
+            note_outside_files(line, plain.target, driver, Path.cwd(), plain.root)
         if plain is not None and line.stage == "ask":
             _exec_compiler(line.plain_words(), plain.target, driver)
         if plain is not None and counts_nothing(line, plain, driver, Path.cwd()):

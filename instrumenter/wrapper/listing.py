@@ -16,6 +16,8 @@ from instrumenter.compiler import openmp, processor_options
 from instrumenter.wrapper.arguments import CommandLine
 
 LOG_VARIABLE = "INSTRUMENT_LOG"
+OUTSIDE_VARIABLE = "INSTRUMENT_OUTSIDE"
+"""Names the file for `instrumenter.wrapper.outside_files`."""
 LOG_NAME = "instrument-cc.jsonl"
 
 

@@ -31,11 +31,12 @@ _SUBJECTS = ("function", "callee", "variable", "field")
 
 class PlainSpec(NamedTuple):
     """What a call without counters needs of the specification: ``target``, ``flags`` for the compiler, ``metrics`` as
-    they are in the file."""
+    they are in the file, ``root`` of the project that is built."""
 
     target: str = GUEST_TARGET
     flags: tuple[str, ...] = ()
     metrics: Mapping[str, Mapping[str, Any]] = {}
+    root: str | None = None
 
 
 def plain_spec() -> PlainSpec | None:
@@ -46,7 +47,7 @@ def plain_spec() -> PlainSpec | None:
     try:
         spec = json.loads(Path(name).read_bytes())
         flags = (*root_flags(spec["root"]), *(SECTION_FLAGS if spec["sections"] else ()))
-        return PlainSpec(spec["target"], flags, spec["metrics"])
+        return PlainSpec(spec["target"], flags, spec["metrics"], spec["root"])
     except (OSError, ValueError, KeyError, TypeError):
         return None  # it was written by hand: `WrapperSpec` reads such a file, or says what is wrong
 

@@ -18,7 +18,7 @@ from common.build_cache import trim_builds
 from common.file_cache import LIMIT_VARIABLE
 from common.shared_folders import acquire
 from instrumenter.building.program_build import keep_build, load_build
-from instrumenter.projects.project import Project, _Tree
+from instrumenter.projects.built_tree import BuiltTree, Project
 from instrumenter.spec.counter_layout import CounterLayout
 from measure.run_types import RunSpec
 from measure.targets.program_file import program_of
@@ -171,11 +171,11 @@ def test_one_process_trims_while_another_loads(base: Path, tmp_path: Path) -> No
 
 
 def test_a_project_that_is_found_counts_as_used(base: Path) -> None:
-    tree = _Tree(base / "projects" / (64 * "c"), Project(base, "make", "program"))
+    tree = BuiltTree(base / "projects" / (64 * "c"), Project(base, "make", "program"))
     (tree.folder / "tree").mkdir(parents=True)
     (tree.folder / "tree/program").touch()
     marker = tree.folder / "built.json"
-    marker.write_text('{"programs": ["program"]}')
+    marker.write_text('{"programs": ["program"], "outside": [], "outside_digest": ""}')
     os.utime(marker, (0, 0))
     os.utime(tree.folder, (0, 0))
     assert tree.is_whole()

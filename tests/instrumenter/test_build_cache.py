@@ -297,7 +297,7 @@ def test_a_build_of_another_instrumenter_is_not_taken(module: ModuleType, monkey
     def key() -> str:
         if module is build_module:
             return Recipe({Path("a.c"): ""})._cache_path({}, 0).name
-        recipe = ProjectRecipe(Project(Path("a"), "make", "a"), "tree")
+        recipe = ProjectRecipe(Project(Path("a"), "make", "a"), "tree", "environment")
         return recipe._cache_path(recipe._spec({}, 0)).name
 
     before = key()
@@ -324,4 +324,5 @@ def test_the_digest_of_a_program_is_the_same_in_any_folder(tmp_path: Path) -> No
     assert digest("c", text.replace("== '/'", "== '.'")) != first
     assert digest("d", text, ("-O1",)) != first
     project = Project(tmp_path / "a", "make", "program")
-    assert ProjectRecipe(project, "tree").program_digest != ProjectRecipe(project, "another tree").program_digest
+    made_from = [("tree", "variables"), ("another tree", "variables"), ("tree", "other variables")]
+    assert len({ProjectRecipe(project, *each).program_digest for each in made_from}) == 3

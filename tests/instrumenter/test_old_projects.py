@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from instrumenter.building.program_build import build_program
+from instrumenter.compiler.toolchain import Toolchain
 from instrumenter.projects.project import Project, ProjectRecipe, linked_programs
 from instrumenter.spec.software_metrics import MetricSpec
 from measure.first_campaign.program_keys import program_keys
@@ -47,6 +48,15 @@ def test_old_c_is_compiled_as_gcc_did_and_counted(tmp_path: Path) -> None:
     build = build_program([tmp_path / "old.c"], metrics={"works": MetricSpec(event="entry", function="work")})
     assert output_of(build.elf_path) == "450 x\n"
     assert build.sites == {"works": 1}
+
+
+@pytest.mark.parametrize("language", ["c", "c++"])
+def test_latin_1_is_no_error_with_werror(tmp_path: Path, language: str) -> None:
+    """It was, and the advice was to name an older standard."""
+    source = tmp_path / "latin.c"
+    source.write_bytes(b'/* caf\xe9 */\nconst char *s = "caf\xe9"; // \xe9\nint main(void) { return *s != 99; }\n')
+    flags = ["-Wall", "-Wextra", "-Werror", *(["-std=gnu++17", "-x", "c++"] if language == "c++" else [])]
+    Toolchain().compile(source, flags, tmp_path / "latin.o")
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")

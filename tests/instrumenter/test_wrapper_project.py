@@ -21,7 +21,7 @@ from instrumenter.errors import SourceError, SpecError
 from instrumenter.find.probes import ProbeFinder
 from instrumenter.projects.build_advice import failed_build
 from instrumenter.projects.project import Project, ProjectRecipe, linked_programs
-from instrumenter.projects.project_tree import tree_digest
+from instrumenter.projects.project_copy import tree_digest
 from instrumenter.spec.software_metrics import MetricSpec
 from tests.instrumenter.guest_output import execute
 
