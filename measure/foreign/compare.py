@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from measure.analysis.analysis import findings_of_variant, summary
 from measure.analysis.provenance import installed
 from measure.arguments import check_flag, check_number, check_word
+from measure.foreign.copies import are_different_emulated_runs
 from measure.foreign.gather import Gathered, measured
 from measure.foreign.trace import ForeignTrace, names_of_files
 from measure.perturbation.analysis_types import DEFAULT_DELTA, VERDICTS, Perturbation
@@ -61,6 +62,7 @@ def compare(
     metrics = gathered.metrics
     chosen: dict[str, Any] = {"delta": levels.delta, "alpha": levels.alpha, "seed": levels.seed}
     chosen["comparisons"] = comparisons(len(gathered.variants), levels.align)
+    chosen["noise_expected"] = not are_different_emulated_runs(gathered.baseline_traces)
     baseline_correlations = [spearman(values, metrics) for values in gathered.baselines]
     only_after = _only_after(gathered)
     uninformative = _metric_findings(gathered, only_after)
