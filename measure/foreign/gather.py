@@ -15,7 +15,9 @@ from common.suggestions import nearest
 from measure.foreign.copies import copies, same_columns
 from measure.foreign.errors import TraceFileError
 from measure.foreign.formats import read_trace
+from measure.foreign.record_counts import record_counts, uneven_counts
 from measure.foreign.run_arguments import name_and_pattern
+from measure.foreign.running_totals import running_totals
 from measure.foreign.trace import ForeignTrace, names_of_files
 from measure.perturbation.analysis_types import FEWEST_RECORDS
 from measure.perturbation.wording import counted, unlike_records
@@ -24,10 +26,6 @@ from measure.run_types import BASELINE
 DEFAULT_VARIANT = "instrumented"
 _ALIKE = 1.25
 """Intervals whose usual lengths differ by more than this factor are not of one length."""
-_TOTAL_RECORDS = 20
-"""A column with at least this many records that never falls looks like a running total."""
-_RARE, _WRAP = 0.1, 0.75
-"""So does one of which at most this fraction of the steps fall, each by at least this fraction of the column's range."""
 
 _SUSPECT_VALUES: tuple[tuple[Callable[[NDArray[np.float64]], NDArray[np.bool_]], str, str], ...] = (
     (
@@ -181,7 +179,10 @@ def gather_traces(
     whole = {id(trace): _whole_intervals(trace, common) for trace in everything}
     _warn_of_dropped_intervals(everything, common, warnings)
     _warn_of_values(everything, common, warnings)
-    _warn_of_running_totals(common, list(whole.values()), warnings)
+    warnings |= dict.fromkeys(
+        running_totals(common, [[whole[id(trace)] for trace in traces] for traces in groups.values()])
+    )
+    warnings |= dict.fromkeys(uneven_counts({name: record_counts(traces) for name, traces in groups.items()}))
     return Gathered(
         common,
         tuple(whole[id(trace)] for trace in before),
@@ -357,56 +358,3 @@ def _warn_of_values(everything: Sequence[ForeignTrace], metrics: Sequence[str], 
                     f"{metric} has {what} in {len(concerned)} of {len(everything)} traces, such as "
                     f"{column[record]:g} in record {record + 1} of {names[trace.path]}: {advice}"
                 ] = None
-
-
-def _warn_of_running_totals(
-    metrics: Sequence[str], tables: Sequence[NDArray[np.float64]], warnings: dict[str, None]
-) -> None:
-    """Warn of metrics that look like running totals in some trace, or never fall in any."""
-    for n, metric in enumerate(metrics):
-        columns = [table[:, n] for table in tables]
-        rising = [_rises(column) for column in columns]
-        falling = [_wraps(column) for column in columns]
-        never_falls = all(
-            len(column) >= _TOTAL_RECORDS and column[-1] > column[0] and (np.diff(column) >= 0).all()
-            for column in columns
-        )
-        if never_falls:
-            what = "never falls in any trace"
-        elif any(falling):
-            alike = sum(map(max, rising, falling))
-            what = (
-                f"rises from record to record in {alike} of {len(columns)} traces, but for rare falls as where a counter "
-                "wraps or is reset"
-            )
-        elif any(rising):
-            what = f"never falls in {sum(rising)} of {len(columns)} traces"
-        else:
-            continue
-        modulo = ", modulo 2^32 for one of 32 bits, say" if any(falling) else ""
-        warnings[
-            f"{metric} {what}: if it is a running total, relations between its records are not those of its events. "
-            f"Give events per interval instead: the differences of neighbouring records{modulo}."
-        ] = None
-
-
-def _rises(column: NDArray[np.float64]) -> bool:
-    """Whether no record of a trace is below the one before, and most are above it."""
-    steps = np.diff(column)
-    return len(column) >= _TOTAL_RECORDS and bool((steps >= 0).all() and np.median(steps) > 0)
-
-
-def _wraps(column: NDArray[np.float64]) -> bool:
-    """Whether a trace rises from record to record but for rare falls, each from near its greatest to near its least.
-
-    So does a running total whose counter wraps or is reset. Events that grow or repeat with the program also fall by
-    a little now and then, or more often, or from half of the way.
-    """
-    steps = np.diff(column)
-    falls = steps < 0
-    if len(column) < _TOTAL_RECORDS or not 0 < falls.sum() <= _RARE * len(steps):
-        return False
-    least, most = column.min(), column.max()
-    usual = float(np.median(steps[~falls]))
-    far = _WRAP * (most - least)
-    return usual > 0 and bool((-steps[falls] >= far).all())
