@@ -93,9 +93,21 @@ def test_times_that_do_not_go_back_are_fine(read: Read) -> None:
 def test_a_column_that_goes_up_and_down_is_taken_for_lengths(read: Read) -> None:
     found = read({"time_ms": [10, 11, 9] * 10})
     assert any(
-        "column 'time_ms' goes up and down: it is taken for the length of each record, and not compared." in text
+        "column 'time_ms' goes up and down: it is taken for the length of each record, and not compared. If it is a "
+        "metric, give it another name." in text
         for text in found
     )
+    jitter = np.random.default_rng(1).normal(10, 0.1, 30).tolist()
+    assert any("taken for the length" in text for text in read({"time_ms": jitter}))
+
+
+@pytest.mark.parametrize("jitter", [0.0, 0.02])
+def test_times_in_no_order_are_no_lengths(read: Read, jitter: float) -> None:
+    """A permuted column of times was taken for the lengths of records."""
+    random = np.random.default_rng(1)
+    times = (0.5 * random.permutation(30) + jitter * 0.5 * random.normal(size=30)).tolist()
+    with pytest.raises(TraceFileError, match=r"column 'time': got times that .* the records are unsorted.*sort_values"):
+        read({"time": times})
 
 
 def test_large_whole_numbers_are_told() -> None:
