@@ -47,9 +47,9 @@ def check_alignment_hours(gathered: Gathered) -> None:
     together = math.ceil(math.sqrt(hours / MOST_HOURS))
     raise TraceFileError(
         f"{len(gathered.traces)} traces of up to {longest:,} records: to align them all takes about {hours:,.0f} "
-        f"hours, expected at most {MOST_HOURS:g}. Give coarser records, such as the sums of {together} neighbouring ones "
-        f"(`frame.groupby(numpy.arange(len(frame)) // {together}).sum()` without its columns of times), or an interval "
-        "of that length; or compare within runs only: `align=False`, `--no-align`"
+        f"hours, expected at most {MOST_HOURS:g}. Give coarser records, such as the sums of {together} neighbouring "
+        f"ones (`frame.groupby(numpy.arange(len(frame)) // {together}).sum()` without its columns of times), or an "
+        "interval of that length; or compare within runs only: `align=False`, `--no-align`"
     )
 
 

@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import measure
 from measure.foreign.alignment_cost import MOST_HOURS, alignment_hours
 from measure.foreign.compare import Levels, compare
 from measure.foreign.errors import TraceFileError
-from measure.foreign.gather import Gathered
+from measure.foreign.gather import Gathered, gather_traces
+from measure.library.comparisons import _traces
 
 
 def gathered(records: int, baselines: int = 3, **runs: int) -> Gathered:
@@ -35,21 +35,17 @@ def test_traces_that_take_hours_are_refused_with_what_to_do() -> None:
         compare(gathered(1_000_000), Levels(), "")
     assert str(caught.value) == (
         "0 traces of up to 1,000,000 records: to align them all takes about 12 hours, expected at most 2. Give coarser "
-        "records, such as the sums of 3 neighbouring ones (`frame.groupby(numpy.arange(len(frame)) // 3).sum()` without "
-        "its columns of times), or an interval of that length; or compare within runs only: `align=False`, `--no-align`"
+        "records, such as the sums of 3 neighbouring ones (`frame.groupby(numpy.arange(len(frame)) // 3).sum()` "
+        "without its columns of times), or an interval of that length; or compare within runs only: "
+        "`align=False`, `--no-align`"
     )
     assert alignment_hours(gathered(1_000_000 // 3)) < MOST_HOURS
 
 
 def test_progress_has_the_alignments_that_are_done() -> None:
-    from measure.foreign.gather import gather_traces
-    from measure.library.comparisons import _traces
-
     random = np.random.default_rng(1)
     frames = [pd.DataFrame(random.poisson(99, (30, 2)), columns=["a", "b"]) for _ in range(4)]
+    before, after = _traces(frames[:3], "b", "b"), {"v": _traces(frames[3:], "v", "v")}
     told: list[str] = []
-    compare(
-        gather_traces(_traces(frames[:3], "b", "b"), {"v": _traces(frames[3:], "v", "v")}), Levels(), "", told.append
-    )
+    compare(gather_traces(before, after), Levels(), "", told.append)
     assert told[-1] == "v: across runs, aligned on the other metrics: 12 of 12 alignments"
-    assert measure.perturb(frames[:3], frames[3:]).variants == ("instrumented",)
