@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from measure.analysis.analysis import findings_of_variant, summary
 from measure.analysis.provenance import installed
 from measure.arguments import check_flag, check_number, check_word
+from measure.foreign.alignment_cost import check_alignment_hours
+from measure.foreign.copies import are_different_emulated_runs
 from measure.foreign.gather import Gathered, measured
 from measure.foreign.trace import ForeignTrace, names_of_files
 from measure.perturbation.analysis_types import DEFAULT_DELTA, VERDICTS, Perturbation
@@ -57,10 +59,16 @@ class Levels:
 def compare(
     gathered: Gathered, levels: Levels, title: str, progress: Callable[[str], None] = lambda what: None
 ) -> ReportData:
-    """Compare every variant with the baselines, like `measure.analysis.analysis.analyse` for a campaign."""
+    """Compare every variant with the baselines, like `measure.analysis.analysis.analyse` for a campaign.
+
+    ``progress`` is called with what is being compared. Raises `TraceFileError` for traces that take hours to align.
+    """
+    if levels.align:
+        check_alignment_hours(gathered)
     metrics = gathered.metrics
     chosen: dict[str, Any] = {"delta": levels.delta, "alpha": levels.alpha, "seed": levels.seed}
     chosen["comparisons"] = comparisons(len(gathered.variants), levels.align)
+    chosen["noise_expected"] = not are_different_emulated_runs(gathered.baseline_traces)
     baseline_correlations = [spearman(values, metrics) for values in gathered.baselines]
     only_after = _only_after(gathered)
     uninformative = _metric_findings(gathered, only_after)
@@ -77,8 +85,10 @@ def compare(
         outer: dict[bool, Perturbation | None] = {False: None, True: None}
         if levels.align:
             for held_out in (False, True):
-                progress(f"{name}: across runs, aligned on {'the other' if held_out else 'all'} metrics")
-                across = outer_perturbation(gathered.baselines, tables, metrics, held_out=held_out, memo=memo, **chosen)
+                across = outer_perturbation(
+                    gathered.baselines, tables, metrics, held_out=held_out, memo=memo,
+                    progress=_across(name, held_out, progress), **chosen,
+                )  # fmt: skip
                 outer[held_out] = weighed(across, levels.order, in_order, levels.seed)
         if len(only_after[name]) == 1:
             inner = of_one_metric(inner)
@@ -116,6 +126,12 @@ def compare(
         outlying_runs=outlying_runs(groups, BASELINE, metrics),
         invalidating=gathered.invalidating,
     )
+
+
+def _across(name: str, held_out: bool, progress: Callable[[str], None]) -> Callable[[int, int], None]:
+    """Tells ``progress`` how many of the alignments of a variant are done."""
+    what = f"{name}: across runs, aligned on {'the other' if held_out else 'all'} metrics"
+    return lambda done, whole: progress(f"{what}: {done:,} of {whole:,} alignments")
 
 
 def _run_group(

@@ -1,7 +1,9 @@
-"""Finds traces with the same numbers: copies of one file, or runs of a simulator without noise."""
+"""Finds traces with the same numbers, in all metrics or in some: copies of one file, or runs of a simulator without
+noise."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +17,7 @@ from measure.perturbation.wording import counted
 from measure.stats.correlation import average_ranks
 
 _SHOWN = 3
+_FEWEST_COLUMNS = 2
 
 
 def copies(groups: Mapping[str, Sequence[ForeignTrace]], tables: Mapping[int, NDArray[np.float64]]) -> tuple[str, ...]:
@@ -49,6 +52,51 @@ def copies(groups: Mapping[str, Sequence[ForeignTrace]], tables: Mapping[int, ND
     return tuple(sentences)
 
 
+def same_columns(
+    groups: Mapping[str, Sequence[ForeignTrace]], tables: Mapping[int, NDArray[np.float64]], metrics: Sequence[str]
+) -> tuple[str, ...]:
+    """Sentences on traces of one group that hold the same numbers in several of the compared ``metrics``, not in all.
+
+    ``groups`` and ``tables`` as in `copies`. So are those of a simulator without noise whose host's seconds or memory
+    are among the metrics: how the others relate does not vary from run to run. Tied columns may be the same by chance,
+    one column alone relates to nothing, and different runs of an emulated machine are known to be runs.
+    """
+    sentences = []
+    for group, traces in groups.items():
+        found: dict[tuple[int, ...], list[str]] = {}
+        earlier: dict[tuple[int, bytes], list[int]] = {}  # number and content of a column, to the traces with it
+        contents = [_contents(tables[id(trace)]) for trace in traces]
+        for number, (trace, columns) in enumerate(zip(traces, contents, strict=True)):
+            of = [(n, content) for n, content in enumerate(columns) if content is not None]
+            alike = Counter(other for column in of for other in earlier.get(column, ()))
+            alike = Counter({n: k for n, k in alike.items() if not _are_different_runs(trace, traces[n])})
+            other = max(alike, key=lambda n: alike[n], default=-1)
+            if alike[other] >= _FEWEST_COLUMNS and tables[id(trace)].tobytes() != tables[id(traces[other])].tobytes():
+                same = tuple(n for n, content in of if contents[other][n] == content)
+                found.setdefault(same, []).append(f"{trace.path} as {traces[other].path}")
+            for column in of:
+                earlier.setdefault(column, []).append(number)
+        for same, texts in found.items():
+            shared = listed([metrics[n] for n in same], _SHOWN)
+            others = listed([metric for n, metric in enumerate(metrics) if n not in same], _SHOWN)
+            sentences.append(
+                f"{_have(texts, group)} the same numbers as another of them in {shared}, but not in {others} "
+                f"({listed(texts, _SHOWN)}): how the former relate does not vary from run to run, so that these are no "
+                "runs of their own. If they are copies, leave them out. If a simulator without noise made them, vary "
+                f"its set-up from run to run, and leave {others} out if that is of the host and not of the program."
+            )
+    return tuple(sentences)
+
+
+def _contents(table: NDArray[np.float64]) -> list[bytes | None]:
+    """What the columns of a table have, None for those that are tied."""
+    return [None if _is_tied(column) else content_of(column + 0.0) for column in table.T]  # -0.0 is 0.0
+
+
+def _is_tied(column: NDArray[Any]) -> bool:
+    return bool(average_ranks(column)[1] > TIED * len(column))
+
+
 def _have(texts: Sequence[str], group: str) -> str:
     return f"{counted(len(texts), 'trace')} of {group} {'has' if len(texts) == 1 else 'have'}"
 
@@ -60,7 +108,12 @@ def content_of(table: NDArray[Any]) -> bytes:
 
 def varies(table: NDArray[Any]) -> bool:
     """Whether some metric is not tied."""
-    return any(average_ranks(column)[1] <= TIED * len(column) for column in table.T)
+    return not all(_is_tied(column) for column in table.T)
+
+
+def are_different_emulated_runs(traces: Sequence[ForeignTrace]) -> bool:
+    """Whether all of ``traces`` are known to be different runs of an emulated machine."""
+    return all(trace.emulated_run for trace in traces) and len({trace.emulated_run for trace in traces}) == len(traces)
 
 
 def _are_different_runs(trace: ForeignTrace, other: ForeignTrace) -> bool:

@@ -12,10 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.suggestions import nearest
-from measure.foreign.copies import copies
+from measure.foreign.copies import copies, same_columns
 from measure.foreign.errors import TraceFileError
 from measure.foreign.formats import read_trace
+from measure.foreign.record_counts import record_counts, uneven_counts
 from measure.foreign.run_arguments import name_and_pattern
+from measure.foreign.running_totals import running_totals
 from measure.foreign.trace import ForeignTrace, names_of_files
 from measure.perturbation.analysis_types import FEWEST_RECORDS
 from measure.perturbation.wording import counted, unlike_records
@@ -24,8 +26,6 @@ from measure.run_types import BASELINE
 DEFAULT_VARIANT = "instrumented"
 _ALIKE = 1.25
 """Intervals whose usual lengths differ by more than this factor are not of one length."""
-_TOTAL_RECORDS = 20
-"""A column with at least this many records that never falls looks like a running total."""
 
 _SUSPECT_VALUES: tuple[tuple[Callable[[NDArray[np.float64]], NDArray[np.bool_]], str, str], ...] = (
     (
@@ -51,7 +51,7 @@ class Gathered:
     ``metrics``: those of every trace, in the first baseline's order; ``baselines``: (n_i, m) each; ``variants``:
     name to its runs; ``baseline_traces``, ``variant_traces``: the same as read, with all metrics; ``warnings``:
     sentences; ``invalidating``: those on what verdicts do not say or get wrong: metrics that every baseline has, and
-    some run has not, and traces with the same numbers.
+    some run has not, and traces with the same numbers in all or in some metrics.
     """
 
     metrics: tuple[str, ...]
@@ -167,7 +167,8 @@ def gather_traces(
         raise TraceFileError(f"a variant has the name '{BASELINE}', which the baselines have: choose another")
     before = tuple(baseline)
     after = {name: tuple(traces) for name, traces in runs.items()}
-    everything = (*before, *(trace for traces in after.values() for trace in traces))
+    groups = {BASELINE: before, **after}
+    everything = tuple(trace for traces in groups.values() for trace in traces)
     warnings: dict[str, None] = {}
     lacking: list[str] = []
     common = _common(before, after, metrics, warnings, lacking)
@@ -178,7 +179,10 @@ def gather_traces(
     whole = {id(trace): _whole_intervals(trace, common) for trace in everything}
     _warn_of_dropped_intervals(everything, common, warnings)
     _warn_of_values(everything, common, warnings)
-    _warn_of_running_totals(common, list(whole.values()), warnings)
+    warnings |= dict.fromkeys(
+        running_totals(common, [[whole[id(trace)] for trace in traces] for traces in groups.values()])
+    )
+    warnings |= dict.fromkeys(uneven_counts({name: record_counts(traces) for name, traces in groups.items()}))
     return Gathered(
         common,
         tuple(whole[id(trace)] for trace in before),
@@ -186,7 +190,7 @@ def gather_traces(
         before,
         after,
         tuple(warnings),
-        (*copies({BASELINE: before, **after}, whole), *lacking),
+        (*copies(groups, whole), *same_columns(groups, whole, common), *lacking),
     )
 
 
@@ -354,17 +358,3 @@ def _warn_of_values(everything: Sequence[ForeignTrace], metrics: Sequence[str], 
                     f"{metric} has {what} in {len(concerned)} of {len(everything)} traces, such as "
                     f"{column[record]:g} in record {record + 1} of {names[trace.path]}: {advice}"
                 ] = None
-
-
-def _warn_of_running_totals(
-    metrics: Sequence[str], tables: Sequence[NDArray[np.float64]], warnings: dict[str, None]
-) -> None:
-    for n, metric in enumerate(metrics):
-        columns = [table[:, n] for table in tables]
-        if all(
-            len(column) >= _TOTAL_RECORDS and column[-1] > column[0] and (np.diff(column) >= 0).all()
-            for column in columns
-        ):
-            warnings[
-                f"{metric} never falls in any trace: if it is a running total, give events per interval instead."
-            ] = None

@@ -168,10 +168,20 @@ def time_warnings(heading: str, times: Any, where: Callable[[int], str]) -> tupl
     """Sentences on a column of times. ``times`` and ``where`` as in `check_times`.
 
     Raises `TraceFileError` for time stamps that go back. A column that goes up and down all the time has the length of
-    each record instead, if its name allows.
+    each record instead, if its name allows, unless its values are those of a clock in another order.
     """
     if _are_lengths(heading, times):
-        return (f"column {heading!r} goes up and down: it is taken for the length of each record, and not compared.",)
+        if _are_unsorted(times):
+            fall = int(np.flatnonzero(times[1:] < times[:-1])[0]) + 1
+            raise TraceFileError(
+                f"{where(fall)}: got times that go up and down, and that are evenly spaced when sorted: the records "
+                f"are unsorted, expected them in the order of time. Sort them by {heading!r}, with "
+                f"`DataFrame.sort_values({heading!r})`, say"
+            )
+        return (
+            f"column {heading!r} goes up and down: it is taken for the length of each record, and not compared. If it "
+            "is a metric, give it another name.",
+        )
     check_times(times, where)
     return ()
 
@@ -181,6 +191,15 @@ def _are_lengths(heading: str, times: Any) -> bool:
     known = times[times == times]
     falls = float(np.mean(known[1:] < known[:-1])) if len(known) > 1 else 0.0
     return _MAYBE_LENGTHS.match(heading.strip()) is not None and _OFTEN < falls < 1
+
+
+def _are_unsorted(times: Any) -> bool:
+    """Whether times that go up and down are those of a clock that ticks evenly, in another order."""
+    steps = np.diff(np.sort(times[times == times]))
+    if steps.dtype.kind == "m":
+        steps = steps / np.timedelta64(1, "us")
+    usual = float(np.median(steps))
+    return usual > 0 and float(np.mean(np.abs(steps - usual) <= _STEADY * usual)) >= _MOSTLY
 
 
 def intervals_by(times: Mapping[str, Any], n_records: int) -> Intervals:

@@ -204,13 +204,17 @@ def perturb(
     ``name [unit]``; the index, and columns such as ``time`` or ``begin_cycles``, are no metrics); at least 2, better
     20. ``runs``: the same for instrumented runs, or a mapping of variant to such a list. ``metrics``: compare these
     only. ``delta``: a change of z up to this counts as none. ``alpha``: level of the tests, over all pairs together.
-    ``seed``: of random permutations. ``align``: compare across aligned runs, too. ``order``: in which runs were made,
+    ``seed``: of random permutations. ``align``: compare across aligned runs, too, which takes time by the square of
+    their records. ``order``: in which runs were made,
     each list being in the order of its runs: "interleaved", "blocks" (all baselines first) or "unknown"; where runs
     drift and did not alternate, verdicts are weakened. ``title``: of the report.
 
-    Frames with the same numbers, negative values and whole numbers that doubles round are findings. Raises
+    Frames with the same numbers, in all metrics or in several, fewer records than others, running totals, negative
+    values and whole numbers that doubles round are findings. A pair that does not vary between baselines gets no
+    p-value. Raises
     `MeasureError` for frames that cannot be compared: fewer than two common metrics, fewer than 20 records, columns
-    that hold no numbers, times that go back or cannot be read (numbers, moments, lengths of time, or text of these).
+    that hold no numbers, times that go back or cannot be read (numbers, moments, lengths of time, or text of these),
+    and frames that take more than two hours to align.
 
     ```python
     import numpy as np

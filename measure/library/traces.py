@@ -17,8 +17,9 @@ from measure.errors import MeasureError
 from measure.foreign.times import is_boundary
 from measure.library.campaigns import Result, directory_of
 from measure.library.comparisons import check_frame, check_numbers, holds_numbers
+from measure.merging.aligned_run import AlignBy
 from measure.merging.command import load_all
-from measure.merging.merge_runs import AlignBy, Scale, merge_runs
+from measure.merging.merge_runs import Scale, merge_runs
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
 from rich.console import Console
 from rich.markup import escape
 
@@ -194,7 +193,8 @@ def print_merged(console: Console, merged: Merged, warnings: tuple[str, ...]) ->
             continue
         aligned = merged.runs[source.run]
         verdict = str(merged.verdict_of(aligned)).replace(" but not ", " but\nnot ").replace(" across ", "\nacross ")
-        left = "" if np.isnan(aligned.relations_left) else f"{100 * aligned.relations_left:.0f}"
+        left = f"{100 * aligned.left.share:.0f}" if aligned.left.is_known else ""
+        left += f"\n{100 * aligned.left_of_two.share:.0f} of two" if aligned.left_of_two.is_known else ""
         rows.append(
             (
                 escape(source.metric), escape(f"{aligned.name}\n{verdict}"), f"{source.total:,}",

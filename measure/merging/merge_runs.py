@@ -22,7 +22,13 @@ from measure.alignment.dtw import normalised_channels
 from measure.alignment.setting import DEFAULT_ALIGNMENT, AlignmentSetting
 from measure.arguments import check_word
 from measure.errors import MeasureError
-from measure.merging.relations_left import WEAKENED, held_out_spreads, relations_left
+from measure.merging.aligned_run import AlignBy, AlignedRun
+from measure.merging.relations_left import (
+    NOTHING_KNOWN,
+    held_out_spreads,
+    relations_left,
+    relations_left_of_two,
+)
 from measure.merging.spread import Spread, even_spread_of_path, spread_of_progress
 from measure.merging.variant_verdict import NOT_COMPARED, VariantVerdict
 from measure.perturbation.wording import unlike_records, unlike_sampling
@@ -33,7 +39,6 @@ from measure.stats.correlation import average_ranks
 if TYPE_CHECKING:
     import pandas as pd
 
-AlignBy = Literal["dtw", "progress"]
 Scale = Literal["zscore", "rank"]
 
 STRETCHED = 3.0
@@ -41,62 +46,12 @@ STRETCHED = 3.0
 JUMP = 1.5
 """Warn of one that is made of so many times the records that its neighbours are made of, or of the inverse or fewer."""
 _NEIGHBOURS = 5  # records before and after
-_STAND_IN_RELATION = 0.5  # that is taken for an example of what is left
 _MOST_NAMES = 3
 _INSTRUCTIONS = "PAPI_TOT_INS"
 
 
 class MergeError(MeasureError):
     """Runs cannot be merged."""
-
-
-@dataclass(frozen=True)
-class AlignedRun:
-    """A run on the baseline's time base.
-
-    ``cost``: of the warping path, see `measure.alignment.dtw.Alignment`; nan when aligned by progress. ``distance``:
-    root mean square difference of the channels over matched records, in standard deviations: 0 for equal traces, 1.4
-    for unrelated ones; compare distances of one alignment method only, since by progress also records that begin at
-    different moments count. ``records``: ``(n,)``, the number of the run's records that each baseline record is made
-    of, without records in which nothing ran. ``stretched``: half-open ranges of baseline records where that number is
-    at least `STRETCHED`, or at least `JUMP` times that of the records around, or at most the inverse of either;
-    ``stretched_fraction``: their fraction of all baseline records. ``estimated_progress``: aligned by progress that is
-    estimated, see `measure.runs.program_progress`. ``relations_left``: the share of known relations that is left
-    when one of both metrics is moved as the run's are, see `measure.merging.relations_left`; nan where it is not known.
-    """
-
-    run: Run
-    spread: Spread
-    align: AlignBy
-    channels: tuple[str, ...]
-    cost: float
-    distance: float
-    records: NDArray[np.float64]
-    stretched: tuple[tuple[int, int], ...]
-    stretched_fraction: float
-    estimated_progress: bool = False
-    relations_left: float = float("nan")
-
-    @property
-    def name(self) -> str:
-        """Group and replicate."""
-        return f"{self.run.spec.variant}/{self.run.spec.replicate}"
-
-    @property
-    def weakens(self) -> bool:
-        """Whether relations of this run's metrics to those of other runs are shown to be weaker in the merged trace."""
-        return self.relations_left < WEAKENED
-
-    @property
-    def left_in_words(self) -> str:
-        """What is left of known relations; "" where it is not known."""
-        if np.isnan(self.relations_left):
-            return ""
-        example = _STAND_IN_RELATION * self.relations_left
-        return (
-            f"of the known relations of hardware metrics, about {self.relations_left:.0%} is left when one of both is "
-            f"taken from {self.name}, so that a correlation of {_STAND_IN_RELATION:.2f} shows as about {example:.2f}"
-        )
 
 
 @dataclass(frozen=True)
@@ -187,6 +142,8 @@ class Merged:
                 "(`method: second_run`), which are in the records of the plain one, or longer records and `--align "
                 "progress`"
             )
+        if aligned.faint_in_words:
+            found.append(aligned.faint_in_words)
         return found
 
     def _metrics_of(self, number: int) -> str:
@@ -235,7 +192,9 @@ class Merged:
         return {
             "run": aligned.name, "verdict": self.verdict_of(aligned).verdict,
             "caveat": self.verdict_of(aligned).caveat or None, "total": source.total,
-            "relations_left": None if np.isnan(aligned.relations_left) else aligned.relations_left,
+            "relations_left": _known(aligned.left.share), "relations_left_of_two": _known(aligned.left_of_two.share),
+            "relations_off": _known(aligned.worse.error),
+            "worst_relation": aligned.worse.worst_in_words if aligned.worse.is_known else None,
             "align": aligned.align, "channels": list(aligned.channels),
             "cost": None if np.isnan(aligned.cost) else aligned.cost, "distance": aligned.distance,
             "stretched_fraction": aligned.stretched_fraction,
@@ -298,7 +257,7 @@ def merge_runs(
         number = next(n for n, other in enumerate(used) if other is one)
         sources.append(Source(metric, number, int(own.sum())))
         columns.append(one.spread.counts(own))
-    used = [replace(one, relations_left=_relations_left(baseline, one, scale, alignment)) for one in used]
+    used = _with_relations_left(baseline, used, scale, alignment)
     return Merged(baseline, tuple(used), tuple(sources), np.concatenate(columns, axis=1), verdicts, tuple(notes))
 
 
@@ -361,22 +320,44 @@ def is_stretched(records: NDArray[np.float64]) -> NDArray[np.bool_]:
     return np.asarray(flags | (by_neighbours >= JUMP) | (by_neighbours <= 1 / JUMP))
 
 
-def _relations_left(baseline: Run, aligned: AlignedRun, scale: Scale, alignment: AlignmentSetting) -> float:
-    """`relations_left` of the hardware metrics, each aligned on others than itself.
+def _with_relations_left(
+    baseline: Run, runs: Sequence[AlignedRun], scale: Scale, alignment: AlignmentSetting
+) -> list[AlignedRun]:
+    """``runs`` with what is left of relations of hardware metrics that are moved from them."""
+    spreads = [_hardware_spreads(baseline, one, scale, alignment) for one in runs]
+    found = []
+    for n, one in enumerate(runs):
+        others = [
+            relations_left_of_two(one.run.trace, spreads[n], other.run.trace, spreads[k])
+            for k, other in enumerate(runs)
+            if k != n
+        ]
+        of_two = min((left for left in others if left.is_known), key=lambda left: left.share, default=NOTHING_KNOWN)
+        left = relations_left(baseline.trace, one.run.trace, _channels(baseline, one.run, None), spreads[n])
+        found.append(replace(one, left=left, left_of_two=of_two))
+    return found
+
+
+def _hardware_spreads(
+    baseline: Run, aligned: AlignedRun, scale: Scale, alignment: AlignmentSetting
+) -> dict[str, Spread]:  # fmt: skip
+    """By hardware metric the spread of the run over the baseline, each aligned on others than itself.
 
     By progress, that is all but the instructions, which are what progress is taken from.
     """
     run = aligned.run
-    metrics = _channels(baseline, run, None)
-    spreads = dict.fromkeys(metrics, aligned.spread)
+    spreads = dict.fromkeys(_channels(baseline, run, None), aligned.spread)
     if aligned.align == "progress":
         spreads.pop(_INSTRUCTIONS, None)
-    else:
-        tables = [_scaled(one, aligned.channels, scale) for one in (baseline, run)]
-        for channel in aligned.channels:
-            del spreads[channel]
-        spreads |= held_out_spreads(tables[0], tables[1], aligned.channels, alignment, _idle(run))
-    return relations_left(baseline.trace, run.trace, metrics, spreads)
+        return spreads
+    tables = [_scaled(one, aligned.channels, scale) for one in (baseline, run)]
+    for channel in aligned.channels:
+        del spreads[channel]
+    return spreads | held_out_spreads(tables[0], tables[1], aligned.channels, alignment, _idle(run))
+
+
+def _known(value: float) -> float | None:
+    return None if np.isnan(value) else value
 
 
 def _idle(run: Run) -> NDArray[np.bool_]:

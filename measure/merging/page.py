@@ -15,8 +15,9 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from measure.errors import CampaignError
+from measure.merging.aligned_run import AlignedRun
 from measure.merging.export import ENDINGS
-from measure.merging.merge_runs import JUMP, STRETCHED, AlignedRun, Merged
+from measure.merging.merge_runs import JUMP, STRETCHED, Merged
 from measure.report.elements import Step, bullets, data_link, paragraph, section, table, to_do
 from measure.report.page import csv_uri, plain_page, verdict_class
 from measure.report.style import short
@@ -140,10 +141,18 @@ def _headline(merged: Merged) -> str:
         )
     if not parts:
         parts.append("Collecting these metrics changes nothing that counts: all may be related to each other.")
-    least = min((one.relations_left for one in merged.runs if one.relations_left >= 0), default=None)
-    if least is not None:
-        more = " or more" if len(merged.runs) > 1 else ""
-        parts.append(f"Of known relations between metrics of different runs, about {least:.0%}{more} is left.")
+    known = [left for one in merged.runs for left in (one.left, one.left_of_two) if left.is_known]
+    if known:
+        more = " or more" if len(known) > 1 else ""
+        least = min(left.share for left in known)
+        left = f"about {least:.0%}{more} is left in the mean"
+        parts.append(f"Of known relations between metrics of different runs, {left}.")
+        worse = max((one.worse for one in merged.runs if one.faint_in_words), key=lambda left: left.error, default=None)
+        if worse is not None:
+            parts.append(
+                f"Single ones are off by {worse.error:.2f}, at worst {worse.worst_in_words}: a correlation below about "
+                f"{2 * worse.error:.1f} between metrics of different runs may be absent here, or of the other sign."
+            )
     return " ".join(parts)
 
 
@@ -251,6 +260,8 @@ def _sources(merged: Merged) -> Markup:
         "distance [sd]",
         "stretched",
         "relations left",
+        "of two moved metrics",
+        "single ones off by",
     )
     rows: list[tuple[object, ...]] = []
     data: list[tuple[object, ...]] = []
@@ -258,20 +269,23 @@ def _sources(merged: Merged) -> Markup:
         total = int(merged.values[:, n].sum())
         kept = f"{total:,} (the same)" if total == source.total else f"{total:,} (differs)"
         if source.run is None:
-            rows.append((source.metric, baseline, "the time base", f"{source.total:,}", kept, "", "", "", ""))
-            data.append((source.metric, baseline, "", source.total, total, "", "", "", "", ""))
+            rows.append((source.metric, baseline, "the time base", f"{source.total:,}", kept, *[""] * 6))
+            data.append((source.metric, baseline, "", source.total, total, *[""] * 10))
             continue
         one = merged.runs[source.run]
         found = merged.verdict_of(one)
         verdict, caveat = found.verdict, f", but {found.caveat}" if found.caveat else ""
         shown = Markup('<span class="verdict {}">{}</span>{}').format(verdict_class(verdict), verdict, caveat)
-        left = "" if np.isnan(one.relations_left) else f"{one.relations_left:.0%}"
+        left = f"{one.left.share:.0%}" if one.left.is_known else ""
+        both = f"{one.left_of_two.share:.0%}" if one.left_of_two.is_known else ""
+        off = f"{one.worse.error:.2f}; {one.worse.worst_in_words}" if one.worse.is_known else ""
         cost = "-" if np.isnan(one.cost) else f"{one.cost:.3g}"
         rows.append((source.metric, one.name, shown, f"{source.total:,}", kept, cost, f"{one.distance:.2f}",
-                     f"{100 * one.stretched_fraction:.1f}%", left))  # fmt: skip
+                     f"{100 * one.stretched_fraction:.1f}%", left, both, off))  # fmt: skip
         data.append(
             (source.metric, one.name, verdict, source.total, total, one.cost, one.distance, one.stretched_fraction,
-             one.relations_left, found.caveat)
+             one.left.share, found.caveat, one.left_of_two.share, one.worse.error, one.worse.known, one.worse.shown,
+             " - ".join(one.worse.worst))
         )  # fmt: skip
     names = (
         "metric",
@@ -284,6 +298,11 @@ def _sources(merged: Merged) -> Markup:
         "stretched_fraction",
         "relations_left",
         "caveat",
+        "relations_left_of_two",
+        "relations_off",
+        "worst_relation_known",
+        "worst_relation_shown",
+        "worst_relation",
     )
     return section(
         "Where each metric comes from",
@@ -292,8 +311,11 @@ def _sources(merged: Merged) -> Markup:
             "Distance: of matched records, in standard deviations of the metrics that they were aligned on; 0 for "
             "equal traces, 1.4 for unrelated ones. Cost: of the warping path. Stretched: share of the baseline's "
             f"records where {WHERE_STRETCHED}. Relations left: of the known correlations of two hardware metrics, the "
-            "share that is left when one of both is taken from the run, aligned on others than itself; so much of its "
-            "relations to metrics of other runs is left of a software metric, too.", note=True,
+            "share that is left in the mean when one of both is taken from the run, aligned on others than itself; of "
+            "two moved metrics: when the other is taken from another run of the merge, the one that leaves least. So "
+            "much of its relations to metrics of other runs is left of a software metric, too. Single ones off by: "
+            "root mean square of the difference from the known correlation, and the relation that is furthest off, of "
+            "either kind; a weak correlation may be lost in it.", note=True,
         ),
         Markup('<p class="note">{}</p>').format(data_link("sources", csv_uri(names, data), "Data of this table (CSV)")),
     )  # fmt: skip

@@ -41,10 +41,16 @@ def of_one_metric(result: Perturbation) -> Perturbation:
 
 
 def findings(
-    result: Perturbation, *, identical: bool, smallest_p: float, stuck: Sequence[Pair] = (), unchanged: bool = False
+    result: Perturbation,
+    *,
+    identical: bool,
+    smallest_p: float,
+    stuck: Sequence[Pair] = (),
+    noiseless: Sequence[Pair] = (),
+    unchanged: bool = False,
 ) -> tuple[Finding, ...]:
     """Findings on ``result``, the most important first. ``stuck``: open pairs that no further runs settle;
-    ``unchanged``: each run has the counts of its baseline."""
+    ``noiseless``: pairs without a scale of noise; ``unchanged``: each run has the counts of its baseline."""
     if not result.pairs:
         return (Finding("No correlation is defined in any run: all metrics are constant; choose metrics that vary."),)
     changes: list[Finding] = []
@@ -64,7 +70,7 @@ def findings(
     elif result.verdict in BROKEN:
         changes = _changes(result)
     elif result.verdict == "inconclusive":
-        sentences.extend(_undecided(result, smallest_p, stuck))
+        sentences.extend(_undecided(result, smallest_p, stuck, noiseless))
     elif result.verdict == "equivalent":
         equivalent = result.of("equivalent")
         assessed = "" if len(equivalent) == len(result.pairs) else " that can be assessed"
@@ -79,6 +85,8 @@ def findings(
                 f"begins at {min(pair.ci[0] for pair in equivalent):+.3f}. To be more alike is no perturbation."
             )
         sentences.append(_seldom(result))
+    if noiseless and not identical:
+        sentences.append(_without_noise(noiseless, result))
     sentences.extend(_not_assessable(result))
     if result.verdict != "perturbed" and (detectable := _detectable(result)):
         sentences.append(
@@ -89,6 +97,18 @@ def findings(
     sentences.extend(_exploratory(result))
     sentences.extend(_rises(result))
     return (*changes, *map(Finding, sentences))
+
+
+def _without_noise(noiseless: Sequence[Pair], result: Perturbation) -> str:
+    """A sentence on pairs that are the same in all baselines, of a result in which others are not."""
+    aligned = "" if result.kind == "inner" else ", or are aligned on metrics that did not"
+    names = listed_names([pair.name for pair in noiseless])
+    return (
+        f"{len(noiseless)} of {counted(len(result.pairs), _noun(result))} did not vary between baselines at all"
+        f"{aligned} ({names}), so there is no scale of noise to judge a change by: "
+        "effect sizes are shown without p-values. Further runs like these do not settle it: vary the set-up from run "
+        "to run (layout, placement, input, phase of the timer)."
+    )
 
 
 def _unchanged(result: Perturbation) -> list[str]:
@@ -176,7 +196,9 @@ def in_all_open(result: Perturbation) -> str:
     return shared.pop() if len(shared) == 1 else ""
 
 
-def _undecided(result: Perturbation, smallest_p: float, stuck: Sequence[Pair]) -> list[str]:
+def _undecided(
+    result: Perturbation, smallest_p: float, stuck: Sequence[Pair], noiseless: Sequence[Pair]
+) -> list[str]:  # fmt: skip
     """Sentences on an inconclusive result: the open pairs, and the runs that would settle it."""
     open_pairs = result.of("inconclusive")
     sentences = [
@@ -205,7 +227,8 @@ def _undecided(result: Perturbation, smallest_p: float, stuck: Sequence[Pair]) -
         )
         return sentences
     more = _more_runs(result, "settle it").strip()
-    if not more and smallest_p > result.level:  # said, with what to do; how many runs it takes so few do not tell
+    # Said, with what to do: how many runs it takes so few do not tell, and none settle pairs without noise.
+    if noiseless or (not more and smallest_p > result.level):
         return sentences
     sentences.append(
         more

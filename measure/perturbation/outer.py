@@ -39,7 +39,7 @@ from measure.perturbation.similarity import (
     near_duplicates,
     prepare,
 )
-from measure.perturbation.uninformative_metrics import tied_reasons
+from measure.perturbation.uninformative_metrics import TIED, tied_reasons
 from measure.perturbation.verdict import Evidence, check_levels, check_pairs, judge
 from measure.perturbation.wording import listed_names
 from measure.stats.correlation import MOST_AT_CEILING, share_at_ceiling
@@ -74,6 +74,7 @@ def outer_perturbation(
     alpha: float = 0.05,
     comparisons: int = 1,
     paired: bool = False,
+    noise_expected: bool = False,
     alignment: AlignmentSetting = DEFAULT_ALIGNMENT,
     max_reference_runs: int | None = None,
     n_permutations: int = DEFAULT_PERMUTATIONS,
@@ -96,14 +97,17 @@ def outer_perturbation(
     run is than its baseline, by flipping signs (fewer than 6 pairs allow no two-sided p-value below 5%). Baselines
     beyond the last run are aligned to, but have no partner.
 
+    ``noise_expected``: as of a real machine. A metric with the same values in all baselines then has no scale of noise
+    and gets no p-value, nor have metrics that are aligned on it.
+
     Raises ValueError when there is no baseline or run, for values that are not finite (naming metric and
     record), shapes that do not fit the metrics, fewer than 4 records, fewer than two metrics to hold one
     out, or for aligned traces of different lengths.
     """
     evidence = outer_evidence(
         baseline, runs, metrics, held_out=held_out, aligned=aligned, delta=delta, alpha=alpha, paired=paired,
-        alignment=alignment, max_reference_runs=max_reference_runs, n_permutations=n_permutations, seed=seed,
-        progress=progress, memo=memo,
+        noise_expected=noise_expected, alignment=alignment, max_reference_runs=max_reference_runs,
+        n_permutations=n_permutations, seed=seed, progress=progress, memo=memo,
     )  # fmt: skip
     return judge(evidence, delta=delta, alpha=alpha, comparisons=comparisons)
 
@@ -118,6 +122,7 @@ def outer_evidence(
     delta: float = DEFAULT_DELTA,
     alpha: float = 0.05,
     paired: bool = False,
+    noise_expected: bool = False,
     alignment: AlignmentSetting = DEFAULT_ALIGNMENT,
     max_reference_runs: int | None = None,
     n_permutations: int = DEFAULT_PERMUTATIONS,
@@ -139,9 +144,8 @@ def outer_evidence(
     lengths = {one.values.shape[1] for one in prepared}
     if aligned and len(lengths) > 1:
         raise ValueError(f"traces of {min(lengths)} to {max(lengths)} records are not aligned: expected as many in all")
-    identical = len(baseline) > 1 and all(
-        np.array_equal(one.values, prepared[0].values) for one in prepared[1 : len(baseline)]
-    )
+    same = np.array([_same_values(prepared[: len(baseline)], metric) for metric in range(len(metrics))])
+    identical = bool(same.all())
     references = _references(len(baseline), len(runs), max_reference_runs, seed, paired)
     tested = [k for k in range(len(prepared)) if k not in references]
     if references:
@@ -175,8 +179,26 @@ def outer_evidence(
         not_assessable=[tuple(filter(None, reasons)) for reasons in zip(tied, unseen, strict=True)],
         findings=_findings(prepared, len(baseline), references, how, metrics),
         spread_unknown=_spread_unknown(found, cells, len(baseline)),
+        without_noise=noise_expected & _without_noise(prepared, len(baseline), same),
         paired=paired,
     )
+
+
+def _same_values(baselines: Sequence[PreparedRun], metric: int) -> bool:
+    """Whether several baselines have the same values of a metric, by its number."""
+    first = baselines[0].values[metric]
+    return len(baselines) > 1 and all(np.array_equal(one.values[metric], first) for one in baselines[1:])
+
+
+def _without_noise(prepared: Sequence[PreparedRun], n_baseline: int, same: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which metrics ``(m,)`` have no scale of noise, if those that are the ``same`` in all baselines have none.
+
+    On such a metric, baselines are aligned better with one another than with runs in which it differs, however much the
+    aligned metric varies. Ties hardly guide an alignment.
+    """
+    guides = same & (prepared[0].tie_fraction <= TIED)
+    differs = [any(not _same_values((prepared[0], run), n) for run in prepared[n_baseline:]) for n in range(len(same))]
+    return same | bool((guides & differs).any())
 
 
 @dataclass(frozen=True)

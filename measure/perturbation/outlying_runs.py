@@ -157,12 +157,21 @@ def _partners(group: RunGroup, baselines: RunGroup) -> tuple[list[int], list[int
 
 
 def _by_main_metric(totals: NDArray[np.float64], far: NDArray[np.bool_]) -> dict[int, list[int]]:
-    """Rows of the runs that stand out, by the column in which each is furthest from the median."""
+    """Rows of the runs that stand out, by a column in which they are far from the median.
+
+    Runs that are far in the same column are told together: by the column in which most of them are, and of several the
+    one in which they are furthest.
+    """
     logs = np.log(np.maximum(totals, 0.5))
     off = np.where(far, np.abs(logs - np.median(logs, axis=0)), 0.0)
+    left = far.copy()
     found: dict[int, list[int]] = {}
-    for row in np.flatnonzero(far.any(axis=1)).tolist():
-        found.setdefault(int(off[row].argmax()), []).append(row)
+    while left.any():
+        metric = max(
+            range(far.shape[1]), key=lambda n: (int(left[:, n].sum()), float(off[left[:, n], n].max(initial=0)))
+        )
+        found[metric] = np.flatnonzero(left[:, metric]).tolist()
+        left[found[metric]] = False
     return found
 
 

@@ -32,7 +32,7 @@ from measure.perturbation.analysis_types import (
 from measure.perturbation.outer import Memo, outer_perturbation
 from measure.perturbation.similarity import outer_z
 from measure.perturbation.uninformative_metrics import tied_reasons
-from measure.perturbation.verdict import Evidence, check_levels, check_pairs, judge
+from measure.perturbation.verdict import Evidence, check_levels, check_pairs, is_same, judge
 from measure.stats.correlation import MOST_AT_CEILING, RHO_CEILING, Correlations, fisher_z, share_at_ceiling
 from measure.stats.permutation import Labellings, labellings, sign_flips
 
@@ -70,6 +70,7 @@ def inner_perturbation(
     alpha: float = 0.05,
     comparisons: int = 1,
     paired: bool = False,
+    noise_expected: bool = False,
     n_permutations: int = DEFAULT_PERMUTATIONS,
     seed: int,
 ) -> Perturbation:
@@ -86,12 +87,16 @@ def inner_perturbation(
     their difference is judged, by flipping signs. Baselines beyond the last run are left out. Fewer than 6 pairs allow
     no p-value below 5%: the least is 2 / 2^R.
 
+    ``noise_expected``: as of a real machine. A pair whose z is the same in all baselines then has no scale of noise and
+    gets no p-value. Else, as on an emulated machine, the pair may be known without error, and any change is one.
+
     Raises ValueError when there is no baseline or no run, when the metrics differ, when there is no pair, for fewer
     baselines than runs that are to be paired, or for alpha or delta outside (0, 0.5) and (0, inf).
     """
     check_levels(delta, alpha, comparisons)
     evidence = inner_evidence(
-        baseline, runs, concerning=concerning, paired=paired, n_permutations=n_permutations, seed=seed
+        baseline, runs, concerning=concerning, paired=paired, noise_expected=noise_expected,
+        n_permutations=n_permutations, seed=seed,
     )  # fmt: skip
     return judge(evidence, delta=delta, alpha=alpha, comparisons=comparisons)
 
@@ -102,6 +107,7 @@ def inner_evidence(
     *,
     concerning: Sequence[str] | None = None,
     paired: bool = False,
+    noise_expected: bool = False,
     n_permutations: int = DEFAULT_PERMUTATIONS,
     seed: int = 0,
     flips: Labellings | None = None,
@@ -145,6 +151,7 @@ def inner_evidence(
         not_assessable=_not_assessable(tied, couples, at_ceiling),
         findings=_findings(metrics, concerned, baseline, runs),
         spread_unknown=at_ceiling > MOST_AT_CEILING,
+        without_noise=noise_expected & (at_ceiling <= MOST_AT_CEILING) & is_same(z[: len(baseline)]),
         paired=paired,
     )
 

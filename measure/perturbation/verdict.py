@@ -29,7 +29,7 @@ from measure.perturbation.findings import findings
 from measure.perturbation.missing_runs import OpenVerdict, extra_runs
 from measure.perturbation.significance import PairStatistics, Significance, pair_statistics, significance
 from measure.stats.intervals import Difference, difference, paired_difference
-from measure.stats.permutation import Labellings, false_discovery_rates
+from measure.stats.permutation import NO_VARIATION, Labellings, false_discovery_rates
 
 NAN = float("nan")
 """Always this object, so that equal results compare equal."""
@@ -46,8 +46,10 @@ class Evidence:
     ``identical``: the baselines do not differ at all, so that changes cannot be related to noise. ``not_assessable``:
     for each pair the reasons why an absence of change cannot be shown, () if it can. ``findings``: the caller's
     findings, to be added to the result's. ``spread_unknown``: ``(P,)`` whether z is cut off in so many baselines or
-    runs that their spread is not known. ``paired``: B = R, and run i belongs to baseline i. ``unchanged``: in pairs,
-    each run has in all records the counts of its baseline, so that nothing changed, by construction.
+    runs that their spread is not known. ``without_noise``: ``(P,)`` whether z does not vary between baselines where it
+    should, so that a change of the pair cannot be related to noise. ``paired``: B = R, and run i belongs to baseline i.
+    ``unchanged``: in pairs, each run has in all records the counts of its baseline, so that nothing changed, by
+    construction.
     """
 
     kind: Kind
@@ -64,8 +66,14 @@ class Evidence:
     not_assessable: Sequence[tuple[str, ...]]
     findings: Sequence[str]
     spread_unknown: NDArray[np.bool_]
+    without_noise: NDArray[np.bool_]
     paired: bool = False
     unchanged: bool = False
+
+
+def is_same(baseline_z: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Of each pair ``(P,)`` whether z is the same in all of several baselines ``(B, P)``, but for rounding."""
+    return np.asarray(np.ptp(baseline_z, axis=0) <= NO_VARIATION) & (len(baseline_z) > 1)
 
 
 def check_levels(delta: float, alpha: float, comparisons: int = 1) -> None:
@@ -144,11 +152,12 @@ class Family:
         level = share_of(alpha, together, self._comparisons)
         tested = [member.statistics for member in members if member.statistics is not None]
         test = significance(one.statistics, tested, level) if one.statistics is not None else None
+        test = test and _of_noisy_pairs(test, evidence.without_noise[one.kept])
         rates = false_discovery_rates(np.full(len(one.kept), np.nan) if test is None else test.p_raw)
         beyond_delta = _errors_beyond_delta(evidence, one.kept, test)
         pairs, assessable, size_unreliable, stuck = [], [], False, []
         for index, p in enumerate(one.kept.tolist()):
-            estimate = _estimate(evidence, p, alpha, test is None)
+            estimate = _estimate(evidence, p, alpha, test is None or bool(evidence.without_noise[p]))
             pair = _pair(evidence, p, estimate, float(rates[index]))
             if test is not None:
                 pair = _tested(pair, evidence, estimate, test, index, delta + beyond_delta * float(test.errors[index]))
@@ -161,12 +170,13 @@ class Family:
             pairs.append(pair)
             if _stays_open(pair, evidence, p, test, index):
                 stuck.append(pair)
-            elif pair.verdict != "not assessable":
+            elif pair.verdict != "not assessable" and not evidence.without_noise[p]:
                 assessable.append(estimate)
             size_unreliable |= pair.verdict == "changed" and pair.within(delta)
         overall = overall_verdict([pair.verdict for pair in pairs])
         extra = None
-        is_open = overall == "changed" or (overall == "inconclusive" and not stuck)
+        noiseless = [pair for pair, p in zip(pairs, one.kept, strict=True) if evidence.without_noise[p]]
+        is_open = overall == "changed" or (overall == "inconclusive" and not stuck and not noiseless)
         if is_open and test is not None and not size_unreliable:
             extra = extra_runs(
                 OpenVerdict(
@@ -181,7 +191,7 @@ class Family:
             kind=evidence.kind,
             verdict=overall,
             pairs=tuple(sorted(pairs, key=lambda pair: (order[pair.verdict], -_badness(pair, evidence.losses_only)))),
-            p_value=min((pair.p_adjusted for pair in pairs), default=float("nan")),
+            p_value=float(np.fmin.reduce([pair.p_adjusted for pair in pairs], initial=NAN)),
             delta=delta,
             alpha=alpha,
             n_baseline=n_baseline,
@@ -197,7 +207,7 @@ class Family:
         )
         said = findings(
             result, identical=evidence.identical, smallest_p=evidence.labels.smallest_p, stuck=stuck,
-            unchanged=evidence.unchanged,
+            noiseless=noiseless, unchanged=evidence.unchanged,
         )  # fmt: skip
         return replace(result, said=(*said, *map(Finding, evidence.findings)))
 
@@ -216,19 +226,33 @@ def _no_scale(evidence: Evidence) -> bool:
     return evidence.identical or len(evidence.baseline_z) < 2 or (evidence.paired and len(evidence.run_z) < 2)
 
 
+def _of_noisy_pairs(test: Significance, without_noise: NDArray[np.bool_]) -> Significance:
+    """``test`` without what it says of z of pairs that have no scale of noise, ``(P,)``."""
+
+    def known(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.where(without_noise, NAN, values)
+
+    return replace(
+        test, statistic=known(test.statistic), p_adjusted=known(test.p_adjusted), p_raw=known(test.p_raw),
+        p_spread=known(test.p_spread),
+    )  # fmt: skip
+
+
 def _statistics(evidence: Evidence, kept: NDArray[np.intp], delta: float) -> PairStatistics:
-    baseline = evidence.baseline_z[:, kept]
+    baseline, runs = (np.where(evidence.without_noise, NAN, z)[:, kept] for z in (evidence.baseline_z, evidence.run_z))
     scale = evidence.interval_scale
     if scale != 1.0 and np.isfinite(scale):
         centre = np.array([_mean(column) for column in baseline.T])
         baseline = centre + (baseline - centre) * scale
     return pair_statistics(
         baseline,
-        evidence.run_z[:, kept],
+        runs,
         evidence.undefined[:, kept],
         evidence.labels,
         spread_unknown=evidence.spread_unknown[kept],
-        statistics=None if evidence.statistics is None else evidence.statistics[:, kept],
+        statistics=None
+        if evidence.statistics is None
+        else np.where(evidence.without_noise, 0.0, evidence.statistics)[:, kept],
         paired=evidence.paired,
         losses_only=evidence.losses_only,
         delta=delta,
@@ -288,7 +312,7 @@ def _tested(
         pair,
         simultaneous=simultaneous,
         statistic=float(test.statistic[index]),
-        p_adjusted=min(p_adjusted, float(test.p_appeared[index])) if by_flag else p_adjusted,
+        p_adjusted=float(np.fmin(p_adjusted, test.p_appeared[index])) if by_flag else p_adjusted,
         p_spread=float(test.p_spread[index]),
         detectable_dz=detectable if error > 0 and np.isfinite(estimate.low) and np.isfinite(detectable) else NAN,
     )

@@ -87,7 +87,7 @@ def test_metrics_are_intersected_with_a_warning(tmp_path: Path) -> None:
     assert result.warnings == ("calls was measured in 1 of 3 traces only: it is not compared.",)
     assert result.variants["runs"][0].shape == (20, 2)
     assert not any("measured" in text for text in result.invalidating)
-    renamed = write(tmp_path / "renamed.csv", {"a": list(range(20)), "x": [1, 2] * 10, "c": [2, 3, 3, 5] * 5})
+    renamed = write(tmp_path / "renamed.csv", {"a": [6, 2, 4, 3] * 5, "x": [1, 2] * 10, "c": [2, 3, 3, 5] * 5})
     wide = [write(tmp_path / f"wide{n}.csv", {m: [n, 2, 4, 3] * 5 for m in "abc"}) for n in (5, 7)]
     result = gather(wide, {"runs": [renamed]})
     assert result.invalidating == (
@@ -226,7 +226,8 @@ def test_running_totals_are_told(tmp_path: Path) -> None:
         for n in range(3)
     ]
     assert gather(paths[:2], {"runs": paths[2:]}).warnings == (
-        "a never falls in any trace: if it is a running total, give events per interval instead.",
+        "a never falls in any trace: if it is a running total, give events per interval instead, the differences of "
+        "neighbouring records; how running totals relate says nothing of the events.",
     )
 
 

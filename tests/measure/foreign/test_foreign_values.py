@@ -93,9 +93,21 @@ def test_times_that_do_not_go_back_are_fine(read: Read) -> None:
 def test_a_column_that_goes_up_and_down_is_taken_for_lengths(read: Read) -> None:
     found = read({"time_ms": [10, 11, 9] * 10})
     assert any(
-        "column 'time_ms' goes up and down: it is taken for the length of each record, and not compared." in text
+        "column 'time_ms' goes up and down: it is taken for the length of each record, and not compared. If it is a "
+        "metric, give it another name." in text
         for text in found
     )
+    jitter = np.random.default_rng(1).normal(10, 0.1, 30).tolist()
+    assert any("taken for the length" in text for text in read({"time_ms": jitter}))
+
+
+@pytest.mark.parametrize("jitter", [0.0, 0.02])
+def test_times_in_no_order_are_no_lengths(read: Read, jitter: float) -> None:
+    """A permuted column of times was taken for the lengths of records."""
+    random = np.random.default_rng(1)
+    times = (0.5 * random.permutation(30) + jitter * 0.5 * random.normal(size=30)).tolist()
+    with pytest.raises(TraceFileError, match=r"'time': .*got times that .* records are unsorted.*sort_values"):
+        read({"time": times})
 
 
 def test_large_whole_numbers_are_told() -> None:
@@ -148,6 +160,58 @@ def test_copies_of_baselines_among_runs_are_told() -> None:
 def test_tables_that_hardly_vary_are_no_copies() -> None:
     rare = pd.DataFrame({"faults": [5, 1, *[0] * 28], "switches": [1, 2, *[0] * 28]})
     assert findings([rare, rare], [rare, rare]) == ()
+
+
+def simulated(random: np.random.Generator, runs: int) -> list[pd.DataFrame]:
+    """Runs of one program on a simulator without noise: only the host's seconds differ."""
+    counts = pd.DataFrame(random.poisson(99, (30, 2)), columns=["loads", "misses"])
+    return [counts.assign(host_seconds=random.gamma(50, 0.002, 30)) for _ in range(runs)]
+
+
+@pytest.mark.parametrize("align", [False, True])
+def test_one_simulated_run_with_a_column_of_the_host_is_no_group_of_runs(align: bool) -> None:
+    """Another draw of the same process was *perturbed*, p = 0.0001, and nothing said that all runs were one."""
+    random = np.random.default_rng(1)
+    found = measure.perturb(simulated(random, 20), simulated(random, 10), align=align)
+    told = [text for text in found.report.invalidating if "the same numbers as another of them" in text]
+    assert len(told) == 2
+    assert told[0].startswith(
+        "19 traces of baseline have the same numbers as another of them in loads, misses, but not in host_seconds "
+        "(baseline[1] as baseline[0], "
+    )
+    for comparison in found.verdicts["comparison"]:
+        without_noise = found.pairs("instrumented", comparison).query("a != 'host_seconds' and b != 'host_seconds'")
+        assert set(without_noise["verdict"]) == {"inconclusive"}
+        assert without_noise[["p", "ci_low", "ci_high"]].isna().all(axis=None)
+        result = found.perturbation("instrumented", comparison)
+        assert result.verdict == "inconclusive"
+        assert result.extra_runs_needed is None
+        assert any("did not vary between baselines at all" in text for text in result.findings)
+    rest = found.pairs("instrumented").query("b == 'host_seconds'")
+    assert (rest["p"] > 0.001).all()
+    assert found.perturbation("instrumented").p_value == rest["p"].min()
+
+
+def test_a_change_of_pairs_with_noise_is_shown_beside_pairs_without() -> None:
+    random = np.random.default_rng(1)
+    baselines, runs = simulated(random, 20), simulated(random, 10)
+    moved = [run.assign(host_seconds=run["loads"] + random.normal(0, 2, 30)) for run in runs]
+    pairs = measure.perturb(baselines, moved, align=False).pairs("instrumented").set_index(["a", "b"])["verdict"]
+    assert pairs["loads", "host_seconds"] == "perturbed"
+    assert pairs["loads", "misses"] == "inconclusive"
+
+
+def test_a_metric_alone_or_tied_metrics_may_be_the_same() -> None:
+    random = np.random.default_rng(1)
+    rare = [1, 2, *[0] * 28]
+    runs = [
+        pd.DataFrame({"a": range(30), "faults": rare, "switches": rare, "b": random.poisson(99, 30)}) for _ in range(4)
+    ]
+    assert findings(runs[:2], runs[2:]) == ()
+    assert (
+        len(findings([runs[0].assign(c=range(30)), runs[1].assign(c=range(30))], [run.assign(c=9) for run in runs]))
+        == 1
+    )
 
 
 def test_copied_files_are_told_but_emulated_runs_may_be_the_same(tmp_path: Path) -> None:

@@ -164,11 +164,11 @@ def test_a_stretched_run_is_put_back_and_warned_of() -> None:
     assert merged.values[:, -1].tolist() == list(range(1, 61))
     assert merged.runs[0].stretched == ((20, 21), (41, 42))
     assert merged.runs[0].stretched_fraction == pytest.approx(2 / 60)
-    (warning,) = merged.warnings
+    (warning,) = [text for text in merged.warnings if "stretches" in text]
     assert warning.startswith("work from variant/0: the alignment stretches 3.3% of the baseline's records")
     assert "worst at record 41 (cycles 41,000 to 42,000), made of 6 of the run's records;" in warning
     emptied = replace(merged.runs[0], records=np.where(np.arange(60) == 41, 0.0, merged.runs[0].records))
-    assert "made of none of the run's records;" in replace(merged, runs=(emptied,)).warnings[0]
+    assert "made of none of the run's records;" in replace(merged, runs=(emptied,)).warnings[-1]
 
 
 @pytest.mark.parametrize("align", ["dtw", "progress"])

@@ -3,6 +3,8 @@ that destroys relations is not praised."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +15,7 @@ from scipy.stats import spearmanr
 from measure.alignment.setting import DEFAULT_ALIGNMENT
 from measure.merging.merge_runs import Merged, is_stretched, merge_runs
 from measure.merging.page import render_page
-from measure.merging.relations_left import WEAKENED, held_out_spreads, relations_left
+from measure.merging.relations_left import WEAKENED, held_out_spreads, relations_left, relations_left_of_two
 from measure.merging.spread import Spread, even_spread_of_path, spread_of_progress
 from measure.merging.variant_verdict import VariantVerdict, verdict_in_summary
 from measure.run_types import Run
@@ -79,23 +81,71 @@ def test_the_share_is_that_of_a_naive_computation(cost: float) -> None:
     for moved in (HARDWARE, HARDWARE[1:]):
         spreads = dict.fromkeys(moved, spread)
         expected = naive(baseline, run, spreads)
-        assert relations_left(baseline.trace, run.trace, HARDWARE, spreads) == pytest.approx(expected)
+        assert relations_left(baseline.trace, run.trace, HARDWARE, spreads).share == pytest.approx(expected)
+
+
+def test_a_relation_of_two_metrics_of_two_runs_is_that_of_a_naive_computation() -> None:
+    """The share was that of one moved metric, and of a mean, which tells nothing of a weak relation."""
+    baseline, first, _ = read_lines(cost=1.3, phases=0.2)
+    _, second, _ = read_lines(cost=1.6, phases=0.2)
+    runs = [first, replace(second, spec=replace(second.spec, variant="w"))]
+    merged = merge_runs(baseline, [runs[0], with_metric(runs[1], "other")], verdicts={"v": GOOD, "w": GOOD})
+    ends = [np.linspace(0, baseline.trace.n_records, run.trace.n_records + 1) for run in runs]
+    spreads = [
+        dict.fromkeys(HARDWARE, spread_of_progress(np.arange(baseline.trace.n_records + 1.0), end)) for end in ends
+    ]
+    found = relations_left_of_two(runs[0].trace, spreads[0], runs[1].trace, spreads[1])
+    known, shown, names = [], [], []
+    for a, b in permutations(HARDWARE, 2):
+        inside = [[run.trace.columns((m,))[:, 0] for m in (a, b)] for run in runs]
+        known.append(np.mean([spearmanr(*pair)[0] for pair in inside]))
+        moved = [
+            spread[m].counts(run.trace.counts((m,)))[:, 0] for run, spread, m in zip(runs, spreads, (a, b), strict=True)
+        ]
+        shown.append(spearmanr(*moved)[0])
+        names.append((a, b))
+    off = np.abs(np.subtract(shown, known))
+    assert found.share == pytest.approx(np.dot(known, shown) / np.dot(known, known))
+    assert found.error == pytest.approx(np.sqrt((off**2).mean()))
+    assert (found.worst, found.known, found.shown) == (
+        names[off.argmax()], pytest.approx(known[off.argmax()]), pytest.approx(shown[off.argmax()]),
+    )  # fmt: skip
+    one, two = sorted(merged.runs, key=lambda run: run.name)
+    assert one.left_of_two.share == pytest.approx(two.left_of_two.share)
+    assert one.left_of_two.share < max(one.left.share, two.left.share)
+    about = merged.metadata()["metrics"]["work"]
+    assert about["relations_left_of_two"] == one.left_of_two.share
+    assert about["relations_off"] == max(one.left.error, one.left_of_two.error)
+    (warning,) = [text for text in merged.warnings if text.startswith("work from v/0: ") and "single relations" in text]
+    assert f"a correlation below about {2 * one.worse.error:.1f} may be absent here, or of the other sign" in warning
+    assert one.worse.worst_in_words in warning
+    page = render_page(merged, [Path("r")], Path("m.parquet"))
+    assert f"Single ones are off by {max(one.worse.error, two.worse.error):.2f}, at worst " in page
+
+
+def with_metric(run: Run, name: str) -> Run:
+    """``run`` with its software metric under another name."""
+    metrics = (*run.trace.metrics[:-1], name)
+    return replace(run, trace=replace(run.trace, metrics=metrics))
 
 
 def test_all_is_left_between_equal_runs_and_nothing_is_said_without_relations() -> None:
     baseline, run, _ = read_lines(cost=1, phases=0)
-    assert merge_runs(baseline, [run]).runs[0].relations_left > 0.98
+    merged = merge_runs(baseline, [run])
+    assert merged.runs[0].left.share > 0.98
+    assert not merged.runs[0].left_of_two.is_known
+    assert not [text for text in merged.warnings if "single relations" in text]
     rng = np.random.default_rng(1)
     unrelated = rng.poisson(1000, (600, 3))
     merged = merge_runs(make_run(unrelated), [make_run(unrelated, {"work": unrelated[:, 0]}, variant="v")])
-    assert np.isnan(merged.runs[0].relations_left)
+    assert np.isnan(merged.runs[0].left.share)
     assert merged.metadata()["metrics"]["work"]["relations_left"] is None
     constant = unrelated.copy()
     constant[:, 1:] = 7
     merged = merge_runs(make_run(constant), [make_run(constant, {"work": unrelated[:, 0]}, variant="v")])
-    assert np.isnan(merged.runs[0].relations_left)
+    assert np.isnan(merged.runs[0].left.share)
     short = make_run(signal(3)), make_run(signal(3), {"work": np.arange(3)}, variant="v")
-    assert np.isnan(merge_runs(short[0], [short[1]]).runs[0].relations_left)
+    assert np.isnan(merge_runs(short[0], [short[1]]).runs[0].left.share)
 
 
 @pytest.mark.parametrize("align", ["dtw", "progress"])
@@ -103,7 +153,7 @@ def test_relations_that_the_merge_destroys_are_not_praised(align: str) -> None:
     """A merge of a text reader showed correlations of -0.6 as -0.03, and said that all metrics may be related."""
     baseline, run, work = read_lines(cost=1.3, phases=0)
     merged = merge_runs(baseline, [run], align=align, verdicts={"v": GOOD})  # type: ignore[arg-type]
-    left = merged.runs[0].relations_left
+    left = merged.runs[0].left.share
     assert left < WEAKENED
     if align == "dtw":
         assert left == pytest.approx(true_share(merged, work), abs=0.2)
@@ -121,7 +171,8 @@ def test_relations_of_slow_changes_stay_and_are_praised(align: str) -> None:
     baseline, run, work = read_lines(cost=1.1, phases=0.5)
     merged = merge_runs(baseline, [run], align=align, verdicts={"v": GOOD})  # type: ignore[arg-type]
     assert true_share(merged, work) > 0.9
-    assert merged.runs[0].relations_left > 0.85
+    assert merged.runs[0].left.share > 0.85
+    assert merged.runs[0].left.error < 0.15
     assert not [one for one in merged.warnings if "weakens relations" in one]
     page = render_page(merged, [Path("r")], Path("m.parquet"))
     assert "all may be related to each other. Of known relations between metrics of different runs, about" in page

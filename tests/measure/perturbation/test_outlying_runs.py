@@ -49,6 +49,17 @@ def test_at_most_one_of_twenty_campaigns_without_such_runs_has_a_finding(noise: 
     assert found <= 0.05 * campaigns
 
 
+def test_runs_that_are_far_in_the_same_metric_are_told_together() -> None:
+    """Of three runs cut to half of their records, each was told by its own worst metric, as one of ten."""
+    totals = like(10, 1)
+    totals[:3] *= np.array([[0.5, 0.4, 0.5], [0.4, 0.5, 0.5], [0.5, 0.5, 0.4]])
+    totals[5, 0] *= 3
+    groups = {"baseline": group(like(10)), "v": group(totals, paired=False)}
+    short, other = outlying_runs(groups, "baseline", METRICS)
+    assert (short.numbers, other.numbers) == ((0, 1, 2), (5,))
+    assert "3 of 10 runs did so" in short.text
+
+
 def test_a_run_of_many_mispredictions_is_told_with_the_change_that_it_makes() -> None:
     totals, z = like(10, 1), np.full(10, 0.3)
     totals[8, 1], z[8] = 1_499_673, -0.7
