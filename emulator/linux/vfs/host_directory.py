@@ -1,10 +1,10 @@
 """A directory of the host that the guest sees, with no way out of it.
 
-Paths are walked one component at a time from a descriptor of the root. The host never follows a symbolic link: the link
-is read and its target is walked in this tree. A path that leads out of this tree raises `LeavesTree` with the guest
-path to continue at: for example an absolute link in a tree that is mounted below the guest's root. At the guest's root
-itself, ``..`` stays there. So no path, no link and no concurrent change of the tree gives access to a host file outside
-of it.
+Paths are walked one component at a time from a descriptor of the root; of long paths, directories that are no links are
+passed at once. The host never follows a symbolic link: the link is read and its target is walked in this tree. A path
+that leads out of this tree raises `LeavesTree` with the guest path to continue at: for example an absolute link in a
+tree that is mounted below the guest's root. At the guest's root itself, ``..`` stays there. So no path, no link and no
+concurrent change of the tree gives access to a host file outside of it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from emulator.errors import EmulatorError
+from emulator.linux.vfs.plain_directories import open_below
 
 MAX_LINKS = 40
+_MANY_COMPONENTS = 8  # of a path, from which on a few calls for all of them are faster than one for each
 _CHANGING = os.O_CREAT | os.O_TRUNC
 _GUEST_FLAGS = os.O_ACCMODE | os.O_CREAT | os.O_EXCL | os.O_TRUNC | os.O_DIRECTORY
 
@@ -49,6 +51,14 @@ class _Resolved(NamedTuple):
     name: str
     path: str
     kind: int
+
+
+class _Passed(NamedTuple):
+    """A directory that was opened without a walk: its path descriptor, the components of its path, and those left."""
+
+    descriptor: int
+    names: list[str]
+    rest: list[str]
 
 
 class HostDirectory:
@@ -210,6 +220,12 @@ class HostDirectory:
         todo = [part for part in reversed(path.split("/")) if part not in ("", ".")]
         must_be_directory = path.endswith(("/", "/."))
         links = 0
+        whole: list[str] = []  # the components, where directories were passed
+        passed = self._pass_directories(todo[::-1]) if len(todo) > _MANY_COMPONENTS else None
+        if passed is not None:
+            opened.append(passed.descriptor)
+            directories.append(passed.descriptor)
+            whole, names, todo = todo, passed.names, passed.rest
         try:
             while todo:
                 part = todo.pop()
@@ -230,6 +246,10 @@ class HostDirectory:
                 opened.append(descriptor)
                 kind = os.fstat(descriptor).st_mode
                 if stat.S_ISLNK(kind) and (todo or follow or must_be_directory):
+                    if whole:  # the link may lead to one of the directories that were passed
+                        todo, whole = whole, []
+                        del directories[1:], names[:]
+                        continue
                     links += 1
                     if links > MAX_LINKS:
                         raise OSError(errno.ELOOP, "symbolic links")
@@ -250,6 +270,21 @@ class HostDirectory:
         finally:
             for descriptor in opened:
                 os.close(descriptor)
+
+    def _pass_directories(self, steps: list[str]) -> _Passed | None:
+        """Open the directory of the last of ``steps``, or what these lead to if that is ``..``; None if that takes a
+        walk: one of the directories is a link, or is not there."""
+        leads_up = steps[-1] == ".."
+        while ".." in steps:
+            up = steps.index("..")
+            below = open_below(self._root, steps[:up])
+            if below is None:
+                return None
+            os.close(below)
+            steps = [*steps[: up - 1], *steps[up + 1 :]]
+        names, rest = (steps, []) if leads_up else (steps[:-1], steps[-1:])
+        descriptor = open_below(self._root, names)
+        return None if descriptor is None else _Passed(descriptor, names, rest)
 
     def _check_inside(self, names: list[str], target: str, todo: list[str]) -> None:
         """Raises `LeavesTree` if a link in the directory ``names`` leads out of the tree; ``todo``: the components
