@@ -97,7 +97,7 @@ def test_every_call_is_counted_that_the_program_makes(tmp_path: Path) -> None:
     }  # fmt: skip
     build = built(tmp_path, HIDDEN, **metrics)
     found = counts_of(build)
-    assert build.warnings == []
+    assert not build.warnings
     assert found["calls"] == found["entries"] > 200
     assert found == found | {"written": 10 * 11, "branches": 5 + 10 + 9, "in_lambdas": 20}
 
