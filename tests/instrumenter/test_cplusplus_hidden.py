@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from instrumenter.building.generated_sources import explain_no_events
 from instrumenter.find.find import find_source_events
 from instrumenter.find.sites import FoundSites
 from instrumenter.spec.software_metrics import MetricSpec
@@ -48,7 +49,7 @@ int main()
         if (n++; i) r++;
         int lengths[f(i)];
         r += sizeof lengths > 3 && typeid(some(f(i))) == typeid(Base);
-        r += trying(i) + generic(i);
+        r += trying(i) + generic(i) + (f)(i) + (::f)(i);
         try { Thrower thrower(i); } catch (...) { r++; }
     }
     return f(calls + r + n) == 1 ? 99 : 0;
@@ -107,6 +108,10 @@ def test_an_init_statement_inside_of_another_is_warned_of() -> None:
     what = "the statement before the semicolon is not analysed here: move it before this statement"
     assert events.warnings == [f"demo.cpp:5: metric '{metric}': {what}" for metric in "mw"]
     assert [site.metric for site in events.sites] == ["w"]
+    spec = MetricSpec(event="call", callee="f")
+    assert explain_no_events("m", spec, {"demo.cpp": events}) == (
+        f"metric 'm': no line of demo.cpp has its event (call f), but demo.cpp:5: {what}"
+    )
 
 
 def test_writes_in_a_lambda_are_warned_of_where_a_metric_counts_those_in_the_function_around_it() -> None:

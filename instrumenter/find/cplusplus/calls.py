@@ -8,6 +8,7 @@ from typing import Any
 from clang import cindex
 from clang.cindex import Cursor, CursorKind
 
+from instrumenter.find import clang
 from instrumenter.spec.cplusplus_names import FUNCTIONS
 
 
@@ -17,6 +18,10 @@ def reachable(call: Cursor) -> list[Cursor]:
     if referenced is not None and referenced.kind in FUNCTIONS:
         return [] if referenced.kind == CursorKind.CONSTRUCTOR else [referenced]
     named = next(iter(call.get_children()), None)
+    named = None if named is None else clang.strip(named)  # of a name in parentheses, as in `(std::max)(a, b)`
+    referenced = named.referenced if named is not None and named.kind == CursorKind.DECL_REF_EXPR else None
+    if referenced is not None and referenced.kind in FUNCTIONS:
+        return [referenced]
     if named is None or named.kind not in (CursorKind.MEMBER_REF_EXPR, CursorKind.DECL_REF_EXPR):
         return []
     return [one for child in named.get_children() if child.kind == CursorKind.OVERLOADED_DECL_REF
