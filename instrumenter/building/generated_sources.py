@@ -112,7 +112,7 @@ def add_places(total: dict[str, int], more: Mapping[str, int]) -> None:
 
 
 def explain_no_events(metric: str, spec: MetricSpec, events_of: Mapping[str, FoundSites]) -> str:
-    """Why a metric has no event: an unknown name, with the nearest one, or an event that never happens.
+    """Why a metric has no event: an unknown name, with the nearest one, or an event that no line has.
 
     ``events_of``: the events and names of each source, by the source's name.
     """
@@ -138,14 +138,19 @@ def explain_no_events(metric: str, spec: MetricSpec, events_of: Mapping[str, Fou
                 f"its calls can be counted: {{event: call, callee: {value}}}"
             )
         return f"metric '{metric}': no {key} '{value}' in {where}{nearest(value, names, most=3)}"
+    warned = next(
+        (f", but {warning}" for e in events for warning in e.warnings if f"metric '{metric}': " in warning), ""
+    )
+    warned = warned.replace(f"metric '{metric}': ", "")
     if spec.event == "write" and spec.variable and spec.function is None:
         return (
-            f"metric '{metric}': nothing writes a global or static variable '{spec.variable}' by name in {where}; "
-            "for a local variable say in which `function:`"
+            f"metric '{metric}': nothing writes a global or static variable '{spec.variable}' by name in {where}"
+            f"{warned or '; for a local variable say in which `function:`'}"
         )
+    none = f"metric '{metric}': no line of {where} has its event ({spec.describe()})"
     if spec.event in ("alloc", "alloc_bytes") and any(e.allocates_in_headers for e in events):
-        return f"metric '{metric}': no line of {where} has its event ({spec.describe()}); {LIBRARY_ALLOCATIONS}"
-    return f"metric '{metric}': its event ({spec.describe()}) never happens in {where}; nothing to count"
+        return f"{none}; {LIBRARY_ALLOCATIONS}"
+    return f"{none}{warned or '; nothing to count'}"
 
 
 def _names_one(value: str, names: set[str]) -> bool:

@@ -24,6 +24,7 @@ from common import compiler_cache
 from common.shared_folders import locked
 from instrumenter.compiler import c_library, openmp, string_functions
 from instrumenter.compiler.left_out_flags import notices_about_flags, without_left_out
+from instrumenter.compiler.spliced_lines import with_spliced_lines
 from instrumenter.errors import CompileFailure, SourceError, ToolchainError
 from instrumenter.languages import OLD_C_FLAGS, flags_of_language, is_cplusplus
 
@@ -263,7 +264,7 @@ class Toolchain:
         status, out, err = self.run(arguments, full.parent, driver)
         if status:
             raise _compile_failure(err, f"{source} cannot be preprocessed")
-        return out.decode("utf-8", "surrogateescape")
+        return with_spliced_lines(out.decode("utf-8", "surrogateescape"), full.parent)
 
     def compile(self, source: Path, flags: Sequence[str], output: Path) -> None:
         """Compile one source into the object file ``output``. Raises `SourceError`."""

@@ -24,11 +24,11 @@ def evaluated(cursor: Cursor, text: bytes) -> Iterator[Cursor]:
     kind = cursor.kind
     if kind == CursorKind.CXX_UNARY_EXPR or (kind.is_declaration() and kind != CursorKind.VAR_DECL):
         if kind == CursorKind.TYPEDEF_DECL:
-            yield from _array_bounds(cursor, text)
+            yield from array_bounds(cursor, text)
         return
     if kind == CursorKind.VAR_DECL:
         if cursor.storage_class not in (StorageClass.STATIC, StorageClass.EXTERN):
-            yield from _array_bounds(cursor, text)
+            yield from array_bounds(cursor, text)
             value = clang.initializer(cursor)
             if value is not None:
                 yield value
@@ -57,7 +57,7 @@ def _evaluated_of_unexposed(children: list[Cursor], text: bytes) -> list[Cursor]
     return children
 
 
-def _array_bounds(declaration: Cursor, text: bytes) -> Iterator[Cursor]:
+def array_bounds(declaration: Cursor, text: bytes) -> Iterator[Cursor]:
     """The bounds of a variable-length array."""
     value = clang.initializer(declaration) if declaration.kind == CursorKind.VAR_DECL else None
     for child in declaration.get_children():

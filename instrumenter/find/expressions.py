@@ -1,7 +1,7 @@
 """Checks the C expressions that metrics add, at the places where they were inserted.
 
-An expression that does not compile there, that changes the program, or that is not a whole number is reported as an
-error of the metric, not of the program.
+An expression that does not compile there, that changes the program, or that is not a whole number of up to 64 bits is
+reported as an error of the metric, not of the program. One that may change the program is warned of.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from clang.cindex import Cursor, CursorKind, Diagnostic, TypeKind
 
 from instrumenter.errors import SpecError
 from instrumenter.find import clang
+from instrumenter.find.effects import effect_of_call, is_harmless
 from instrumenter.find.line_markers import LineMap
 from instrumenter.spec.counter_layout import CONVERSION, LOCAL, SYMBOL
 from instrumenter.spec.software_metrics import MetricSpec
@@ -33,6 +34,22 @@ _FLOATING = (
 )  # fmt: skip
 
 
+_LOWER_BITS = "; counters have 64 bits, and would cut it: write '(long long)({0})' for its lower 64 bits"
+_ADDRESS = (
+    "; counters would add its address: write '(uintptr_t)({0})' if that is meant ('(unsigned long)({0})' without "
+    "<stdint.h>), else what it points to"
+)
+_WIDE = (TypeKind.INT128, TypeKind.UINT128)
+_POINTERS = (
+    TypeKind.POINTER, TypeKind.CONSTANTARRAY, TypeKind.INCOMPLETEARRAY, TypeKind.VARIABLEARRAY, TypeKind.NULLPTR,
+    TypeKind.FUNCTIONPROTO, TypeKind.FUNCTIONNOPROTO,
+)  # fmt: skip
+_REFUSED = (
+    (_FLOATING, "is a floating-point number", _WHOLE), (_WIDE, "is wider than 64 bits", _LOWER_BITS),
+    (_POINTERS, "is a pointer", _ADDRESS),
+)  # fmt: skip
+
+
 def check_expressions(
     rewritten: bytes,
     name: str,
@@ -42,9 +59,11 @@ def check_expressions(
     flags: Sequence[str],
     *,
     cplusplus: bool = False,
-) -> None:
-    """Raise `SpecError` for an ``add`` expression that is not valid C at its place, is no whole number, or has side
-    effects.
+) -> list[str]:
+    """The warnings of ``add`` expressions that may change the program.
+
+    Raises `SpecError` for one that is not valid C at its place, is no whole number of up to 64 bits, or changes the
+    program.
 
     ``metrics``: in the order of their counters; ``functions``: those that contain such expressions.
     """
@@ -75,6 +94,28 @@ def check_expressions(
     for diagnostic in diagnostics:
         if diagnostic.severity >= Diagnostic.Error:
             complain(diagnostic.location.offset, f"is not valid ({diagnostic.spelling})")
+    warnings: dict[str, str] = {}
+
+    def check_call(call: Cursor) -> None:
+        """Complain about a call in an inserted expression that changes the program; warn of one that may."""
+        offset = call.extent.start.offset
+        start, end, metric = next((span for span in spans if span[0] <= offset <= span[1]), (0, 0, ""))
+        if not metric:
+            return
+        undeclared = _undeclared(call, start, end, lines)
+        if undeclared is not None:
+            complain(offset, *undeclared)
+        effect = effect_of_call(call)
+        if effect is not None and effect.certain:
+            complain(offset, f"changes the program ({effect.what})")
+        elif effect is not None:
+            place, added = lines.place(offset), metrics[metric].add
+            warnings.setdefault(
+                metric,
+                f"{place}: metric '{metric}': the expression to add, '{added}', is evaluated at each event, and "
+                f"{effect.what}; if it changes nothing, declare that with __attribute__((pure))",
+            )
+
     ends = {end + 1 for _, end, _ in spans}
     for function in root.get_children():
         around = min((end for start, end, _ in spans if start >= function.extent.start.offset), default=-1)
@@ -85,14 +126,26 @@ def check_expressions(
             for cursor in function.walk_preorder():
                 if _changes(cursor):
                     complain(cursor.extent.start.offset, "changes the program (it assigns)")
+                elif cursor.kind == CursorKind.CALL_EXPR:
+                    check_call(cursor)
                 elif cursor.kind == CursorKind.CSTYLE_CAST_EXPR and cursor.extent.end.offset in ends:
                     value = cursor
                     while value.kind != CursorKind.PAREN_EXPR:  # libclang shows implicit conversions in C++
                         *_, value = value.get_children()
-                    if value.type.get_canonical().kind in _FLOATING:
-                        complain(
-                            cursor.extent.end.offset - 1, f"is a floating-point number ({value.type.spelling})", _WHOLE
-                        )
+                    for kinds, problem, advice in _REFUSED:
+                        if value.type.get_canonical().kind in kinds:
+                            complain(cursor.extent.end.offset - 1, f"{problem} ({value.type.spelling})", advice)
+    return list(warnings.values())
+
+
+def _undeclared(call: Cursor, start: int, end: int, lines: LineMap) -> tuple[str, str] | None:
+    """The problem of a call that is the first declaration of its function, and what to do about it."""
+    function = call.referenced
+    if function is None or is_harmless(call.spelling) or not start <= function.canonical.location.offset <= end:
+        return None
+    definition = function.get_definition()
+    there = "" if definition is None else f" ('{call.spelling}' stands at {lines.place(definition.location.offset)})"
+    return f"calls '{call.spelling}', which is not declared", f"{there}: declare it before, or add what is known there"
 
 
 def _instead(root: Cursor, problem: str, spec: MetricSpec) -> str:

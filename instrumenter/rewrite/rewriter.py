@@ -80,7 +80,8 @@ def _rewritten(
         if body < 0:
             raise SpecError(
                 f"metric '{metric}': a counter with `local: true` cannot count what a constructor does before its "
-                "body, or what initialisers do outside of functions",
+                "body, what initialisers do outside of functions, or what happens in the handlers of a function whose "
+                "body is a `try`",
                 metric,
             )
         edits.insert(body, layout.local_declaration(metric))
@@ -104,7 +105,7 @@ def _rewritten(
     adding = {site.function for site in events.sites if metrics[site.metric].add is not None}
     if adding:
         in_order = {metric: metrics[metric] for metric in layout.metrics}
-        check_expressions(whole, name, in_order, adding, target, flags, cplusplus=cplusplus)
+        events.warnings += check_expressions(whole, name, in_order, adding, target, flags, cplusplus=cplusplus)
     return Rewritten(whole.decode("utf-8", "surrogateescape"), events)
 
 

@@ -34,6 +34,7 @@ from instrumenter.building.program_build import (
 )
 from instrumenter.building.relink import PADDING_SOURCE, keep_link, wanted_symbols
 from instrumenter.compiler.left_out_flags import notices_about_flags
+from instrumenter.compiler.spliced_lines import with_spliced_lines
 from instrumenter.compiler.toolchain import (
     ALWAYS,
     GUEST_TARGET,
@@ -208,7 +209,7 @@ class Wrapper:
         if status:
             lines = err.decode("utf-8", "replace").strip().splitlines()
             raise SourceError(f"{source.words[0]} cannot be preprocessed: {lines[0] if lines else status}")
-        return out.decode("utf-8", "surrogateescape")
+        return with_spliced_lines(out.decode("utf-8", "surrogateescape"), self.directory)
 
     def _relative_to_root(self, places: Mapping[str, int]) -> dict[str, int]:
         """The places relative to the project's root, if there is one, instead of where the compiler runs, and

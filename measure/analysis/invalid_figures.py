@@ -22,6 +22,6 @@ def invalid_figures(plan: Plan, outcome: Outcome, controls: Controls | None) -> 
         sentences += [f"{notice}." for notice in about_other_programs(list(executed))]
     programs = [layouts[0] for layouts in (*plan.builds.values(), *plan.second_builds.values())]
     sentences += dict.fromkeys(f"{notice}." for one in programs for notice in one.notices)
-    sentences += dict.fromkeys(f"A counter may miss events: {warning}" for one in programs for warning in one.warnings)
+    sentences += dict.fromkeys(f"About a counter: {warning}" for one in programs for warning in one.warnings)
     sentences += about_uneven_records(plan.campaign, outcome.runs)
     return (*sentences, *(controls.failures.values() if controls else ()))

@@ -203,21 +203,23 @@ def count_campaign(campaign: Campaign, document: YamlDocument, console: Console)
 
 
 def print_counts(counted: CountedRun, campaign: Campaign, document: YamlDocument, console: Console) -> None:
-    """Print the events of each metric and variant; first a warning for each metric that never fires or may
-    miss events."""
+    """Print the events of each metric and variant; first a warning for each metric that never fires, and those
+    of the build."""
     for one in counted.metrics:
         if not one.events:
             at = document.where("software_metrics", one.metric)
+            warned = any(f"metric '{one.metric}': " in warning for warning in counted.warnings)
+            why = "of the events that it may miss the lines below tell; else " if warned else ""
             console.print(
                 f"! {escape(one.metric)} never fires: 0 events at {one.sites} "
                 f"place{'' if one.sites == 1 else 's'} ({escape(one.where)}). Its runs would say nothing about it: "
-                f"give the program an input that gets there, or take it out ({escape(at)}).",
+                f"{why}give the program an input that gets there, or take it out ({escape(at)}).",
                 style="yellow", highlight=False,
             )  # fmt: skip
     for notice in counted.uncounted:
         console.print(f"! {escape(notice)}.", style="yellow", highlight=False)
     for warning in counted.warnings:
-        console.print(f"! A counter may miss events: {escape(warning)}.", style="yellow", highlight=False)
+        console.print(f"! About a counter: {escape(warning)}.", style="yellow", highlight=False)
     rows = []
     for one in counted.metrics:
         events = f"{one.events:,}" + (f"\nsum {one.total:,}" if one.adds else "")

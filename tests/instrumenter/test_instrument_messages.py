@@ -52,7 +52,7 @@ def instrument(text: str, **metrics: dict[str, Any]) -> Generated:
         ({"event": "call", "callee": "sarch"},
          "metric 'm': no callee 'sarch' in src/game.c; did you mean 'search'?"),
         ({"event": "call", "callee": "puts"},
-         "metric 'm': its event (call puts) never happens in src/game.c; nothing to count"),
+         "metric 'm': no line of src/game.c has its event (call puts); nothing to count"),
         ({"event": "write", "variable": "globl"},
          "metric 'm': no variable 'globl' in src/game.c; did you mean 'global'?"),
         ({"event": "write", "variable": "count"},
@@ -61,7 +61,7 @@ def instrument(text: str, **metrics: dict[str, Any]) -> Generated:
         ({"event": "write", "field": "valu"},
          "metric 'm': no field 'valu' in src/game.c; did you mean 'value'?"),
         ({"event": "loop", "function": "main"},
-         "metric 'm': its event (loop main) never happens in src/game.c; nothing to count"),
+         "metric 'm': no line of src/game.c has its event (loop main); nothing to count"),
         ({"event": "loop", "function": "search", "file": "gama.c"},
          "metric 'm': no functions come from a file 'gama.c'; did you mean 'game.c'?"),
         ({"event": "entry", "function": "search", "add": "deep"},
@@ -110,6 +110,58 @@ def test_metrics_that_make_no_sense(spec: dict[str, Any], message: str) -> None:
 
 def test_a_number_can_be_added() -> None:
     assert MetricSpec.model_validate({"event": "entry", "function": "f", "add": 2}).add == "2"
+
+
+ADDED = """
+unsigned long strlen(const char *);
+int puts(const char *), declared(int) __attribute__((pure));
+static long sum;
+static __int128 wide;
+static int writes(void) { return ++sum, 5; }
+static int calls_it(int x) { int y = x; y++; return y > 3 ? writes() : 2; }
+static int pure(int x) { int y[2]; y[0] = x; y[1] = 1; y[1]++; return x ? pure(y[0] - 1) : 0; }
+static int through(int *x) { *x = 3; return 1; }
+int work(int x, const char *p, int (*f)(int)) { return x; }
+static int late(void) { return 4; }
+int main(void) { return work(1, "a", declared) + late(); }
+"""
+_UNDECLARED = ", which is not declared where the event happens, src/game.c:10"
+_LATE = _UNDECLARED + " ('late' stands at src/game.c:11): declare it before, or add what is known there"
+
+
+@pytest.mark.parametrize(
+    ("add", "message"),
+    [
+        ("writes()", "changes the program ('writes' writes 'sum') where the event happens, src/game.c:10"),
+        ("calls_it(x)", "changes the program ('writes' writes 'sum') where the event happens, src/game.c:10"),
+        ("late()", "calls 'late'" + _LATE),
+        ("nowhere()", "calls 'nowhere'" + _UNDECLARED + ": declare it before, or add what is known there"),
+        ("wide", "is wider than 64 bits (__int128) where the event happens, src/game.c:10; counters have 64 bits, and "
+         "would cut it: write '(long long)(wide)' for its lower 64 bits"),
+        ("p + 1", "is a pointer (const char *) where the event happens, src/game.c:10; counters would add its address: "
+         "write '(uintptr_t)(p + 1)' if that is meant ('(unsigned long)(p + 1)' without <stdint.h>), else what it "
+         "points to"),
+        ("(unsigned long)p + *p", None), ("strlen(p) + abs(x)", None), ("declared(x) + pure(x)", None),
+        ("__builtin_popcount(x)", None),
+        ("puts(p)", "it calls 'puts', which may change the program"),
+        ("f(x)", "it calls a function through a pointer, which may change the program"),
+        ("through(&x)", "it calls 'through', which writes through a pointer or to an object"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("form", [{}, {"local": True}])
+def test_what_an_expression_to_add_does(add: str, message: str | None, form: dict[str, Any]) -> None:
+    spec = {"event": "entry", "function": "work", "add": add, **form}
+    if message is None:
+        assert instrument(ADDED, m=spec).warnings == ()
+    elif message.startswith("it calls"):
+        assert instrument(ADDED, m=spec).warnings == (
+            f"src/game.c:10: metric 'm': the expression to add, '{add}', is evaluated at each event, and {message}; "
+            "if it changes nothing, declare that with __attribute__((pure))",
+        )
+    else:
+        with pytest.raises(SpecError) as caught:
+            instrument(ADDED, m=spec)
+        assert str(caught.value) == f"metric 'm': the expression to add, '{add}', {message}"
 
 
 def test_a_parameter_of_the_callee_is_not_known_in_callers() -> None:

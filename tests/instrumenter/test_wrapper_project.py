@@ -392,7 +392,7 @@ def test_advice_is_a_build_command_that_can_be_taken(command: str, proposed: str
         ),
         (
             {"x": MetricSpec(event="loop", function="two")},
-            "metric 'x': its event (loop two) never happens in",
+            "/work.c has its event (loop two); nothing to count",
         ),
         ({"x": MetricSpec(event="entry", function="start_value")}, "app/start.S: not instrumented: assembler"),
         (

@@ -8,64 +8,36 @@ are calls that are not written: of constructors, destructors and conversions. Th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator
 
-from clang import cindex
 from clang.cindex import Cursor, CursorKind, StorageClass
 
 from instrumenter.errors import SpecError
 from instrumenter.find import clang
-from instrumenter.find.cplusplus import parse as cplusplus_parse
-from instrumenter.find.cplusplus.declarations import Declarations, Function
-from instrumenter.find.cplusplus.references import ASSIGNING, is_writable_reference, referred_to
-from instrumenter.find.evaluation import evaluated, text_of
-from instrumenter.find.events import Finder, Wanted
+from instrumenter.find.cplusplus.calls import reachable
+from instrumenter.find.cplusplus.declarations import Function
+from instrumenter.find.cplusplus.evaluated_types import has_variable_length, is_polymorphic
+from instrumenter.find.cplusplus.init_statements import end_of_init_statement
+from instrumenter.find.cplusplus.lambdas import init_captures
+from instrumenter.find.cplusplus.references import ASSIGNING, is_local, is_writable_reference, referred_to
+from instrumenter.find.cplusplus.wanted import IN_LAMBDA, WantedFinder
+from instrumenter.find.evaluation import array_bounds, evaluated, text_of
 from instrumenter.find.sites import LIBRARY_ALLOCATIONS, Form, FoundSites
 from instrumenter.spec.counter_layout import ALLOCATORS
-from instrumenter.spec.cplusplus_names import (
-    FUNCTIONS,
-    RECORDS,
-    WantedName,
-    choose_names,
-    instance_condition,
-    qualified_parts,
-    read_name,
-)
-from instrumenter.spec.software_metrics import MetricSpec
+from instrumenter.spec.cplusplus_names import FUNCTIONS, RECORDS, choose_names
 from instrumenter.tokens import at_depth_0, closing_parenthesis
 
 _LOCAL_DECLARATIONS = (CursorKind.VAR_DECL, CursorKind.UNEXPOSED_DECL)
 _UNEVALUATED = re.compile(rb"(noexcept|requires|__builtin_(offsetof|constant_p))\b")
 _CONTAINERS = b'/__memory/allocator.h"'  # in a line marker: the header by which containers and strings allocate
-_WORDS = re.compile(rb"[\w$\x80-\xff]+")
 _ALLOCATING = {*ALLOCATORS, "new"}
 _PLACEMENT = re.compile(rb"(?:::\s*)?new\s*\(")
 
 
-class CplusplusFinder(Finder):
+class CplusplusFinder(WantedFinder):
     """Finds the events of one C++ source."""
 
-    def __init__(
-        self, text: bytes, name: str, metrics: Mapping[str, MetricSpec], target: str | None, flags: Sequence[str]
-    ) -> None:
-        super().__init__(text, name, metrics, target, flags)
-        self._system = cplusplus_parse.SystemText(text)
-        self._source = Declarations(self.root, text, self.lines, self._system, self.events)
-        self._names: dict[tuple[str, str], WantedName] = {}
-        self._meant: dict[tuple[str, str], set[tuple[str, ...]]] = {}
-        self._reached: dict[str, set[tuple[str, ...]]] = {}  # of callees in headers of the system, by metric
-        self._returns_reference = False
-        self._evaluated_first: list[tuple[int, int]] = []  # initialisers of constants and static variables
-        self._callee_matches: dict[tuple[str, Any], bool] = {}
-        for metric, spec in metrics.items():
-            for key in ("function", "callee", "variable", "field"):
-                if getattr(spec, key) is not None:
-                    self._names[metric, key] = read_name(getattr(spec, key).replace(".", "::"))
-
-    def parse(self, target: str | None, flags: Sequence[str]) -> Cursor:
-        """The root of the syntax tree. Raises `SourceError`."""
-        return cplusplus_parse.parse(self.text, self.name, target, self.lines, flags)
+    _returns_reference = False  # of the function being visited
 
     def find(self) -> FoundSites:
         """Collect the functions of the source, find what metrics mean by their names, and visit every body."""
@@ -91,36 +63,10 @@ class CplusplusFinder(Finder):
             counting = [metric for metric, spec in self.metrics.items() if spec.event in ("alloc", "alloc_bytes")]
             self.events.warnings += [f"metric '{metric}': {LIBRARY_ALLOCATIONS}" for metric in counting]
 
-    # --- names
-    def _choose(self) -> None:
-        """Find which functions and variables the metrics mean. Raises `SpecError`."""
-        files = [self.lines.place(function.body.extent.start.offset).file for function in self._source.functions]
-        with_body = {function.parts for function in self._source.functions}
-        for (metric, key), wanted in self._names.items():
-            if key == "function":
-                spec, found = self.metrics[metric], zip(self._source.functions, files, strict=True)
-                there = {function.parts for function, file in found if self._is_in(spec, file)}
-                self._meant[metric, key] = choose_names(metric, wanted, there)
-            elif key == "callee":
-                self._meant[metric, key] = choose_names(metric, wanted, {*self._source.declared, *with_body})
-                self._refuse_constructor(metric, wanted)
-            elif key == "variable":
-                self._meant[metric, key] = choose_names(metric, wanted, self._source.variables)
-
-    def _refuse_constructor(self, metric: str, wanted: WantedName) -> None:
-        for parts in self._meant[metric, "callee"] or {tuple(part.name for part in wanted.parts)}:
-            if parts[-1].startswith("~") or (len(parts) > 1 and parts[-1] == parts[-2]):
-                name = "::".join(parts)
-                raise SpecError(
-                    f"metric '{metric}': calls of '{name}' are mostly not written in the program, and cannot be "
-                    f"counted; count its entries: {{event: entry, function: '{name}'}}",
-                    metric,
-                )
-
     # --- one function
     def _visit_cplusplus(self, function: Function) -> None:
         start, end = function.body.extent.start.offset, function.body.extent.end.offset
-        self._function, self._constant = function.key, function.constant
+        self._function, self._parts, self._constant = function.key, function.parts, function.constant
         self._body = self._after_brace(start)
         self._must_jump = b"musttail" in self.text[start:end]
         self._conditions = {}
@@ -146,6 +92,9 @@ class CplusplusFinder(Finder):
         if self._tail_callees or self._exits or any(event not in ("entry", "exit") for event, _ in self._wanted):
             self._walk(function.body)
             self._visit_initialisers(function)
+            self._body, self._tail_callees = -1, set()
+            for handler in function.handlers:
+                self._walk(handler)
 
     def _bodies(self) -> Iterator[tuple[str, Cursor]]:
         for function in self._source.functions:
@@ -202,43 +151,18 @@ class CplusplusFinder(Finder):
             if child.kind.is_expression() and start <= child.extent.start.offset < end:
                 self._walk(child)
 
-    def _words(self, start: int, end: int) -> set[str]:
-        return {word.decode("utf-8", "surrogateescape") for word in _WORDS.findall(self.text, start, end)}
-
-    @staticmethod
-    def _is_mentioned(name: WantedName, words: set[str]) -> bool:
-        last = name.parts[-1].name
-        return last.startswith("operator") or last in words
-
-    def _wanted_in(self, function: Function) -> Wanted:
-        """The events that metrics count in a function, by kind and by metric where there is a subject."""
-        words = self._words(self._source.start_of(function.cursor), function.body.extent.end.offset)
-        wanted: Wanted = {}
-        for metric, spec in self.metrics.items():
-            if spec.function is not None:
-                name = self._names[metric, "function"]
-                if function.parts not in self._meant[metric, "function"] or not name.matches_signature(function.cursor):
-                    continue
-                condition = instance_condition(metric, name, function.cursor)
-                if condition is None:
-                    continue
-                if condition:
-                    self._conditions[metric] = condition
-            subject = next((key for key in ("callee", "variable", "field") if (metric, key) in self._names), None)
-            if subject is not None and not self._is_mentioned(self._names[metric, subject], words):
-                continue
-            kind = spec.event + (" field" if spec.field is not None else "")
-            wanted.setdefault((kind, metric if subject is not None else ""), []).append(metric)
-        return wanted
-
-    def _wanted_of(self, kind: str) -> list[str]:
-        """The metrics of a kind of event with a subject that count in this function."""
-        return [metric for event, metric in self._wanted if event == kind and metric]
-
     # --- the walk
     def _evaluated(self, cursor: Cursor) -> Iterable[Cursor]:
         kind = cursor.kind
-        if kind in (CursorKind.LAMBDA_EXPR, CursorKind.DECL_REF_EXPR, CursorKind.CXX_TYPEID_EXPR) or kind in RECORDS:
+        if kind == CursorKind.LAMBDA_EXPR:
+            yield from init_captures(cursor)
+            return
+        if kind == CursorKind.DECL_REF_EXPR or kind in RECORDS:
+            return
+        if kind == CursorKind.CXX_TYPEID_EXPR:
+            yield from (
+                child for child in cursor.get_children() if child.kind.is_expression() and is_polymorphic(child)
+            )
             return
         if kind == CursorKind.UNEXPOSED_DECL:  # a structured binding
             yield from (child for child in cursor.get_children() if child.kind.is_expression())
@@ -247,6 +171,8 @@ class CplusplusFinder(Finder):
             return
         if kind == CursorKind.VAR_DECL:
             head = self.text[cursor.extent.start.offset : cursor.location.offset]
+            if has_variable_length(cursor.type):
+                yield from array_bounds(cursor, self.text)
             value = clang.initializer(cursor)
             by_compiler = re.search(rb"\b(constexpr|constinit)\b", head)
             if value is not None and not by_compiler and cursor.storage_class != StorageClass.EXTERN:
@@ -254,9 +180,10 @@ class CplusplusFinder(Finder):
             return
         children: Iterable[Cursor] = evaluated(cursor, self.text)
         if kind == CursorKind.IF_STMT and re.match(rb"if\s*constexpr\b", self.text[cursor.extent.start.offset :][:40]):
-            inside = self._closing_parenthesis(cursor.extent.start.offset)
-            children = [child for child in children if child.extent.start.offset >= inside]
-        for child in children:
+            start = cursor.extent.start.offset
+            inside, init = self._closing_parenthesis(start), end_of_init_statement(self.text, start) or start
+            children = [child for child in children if not init <= child.extent.start.offset < inside]
+        for child in (*self._inits.of(cursor), *children):
             if child.kind.is_expression() or child.kind.is_statement() or child.kind in _LOCAL_DECLARATIONS:
                 yield child
 
@@ -264,6 +191,8 @@ class CplusplusFinder(Finder):
         kind = cursor.kind
         if kind == CursorKind.VAR_DECL:
             self._visit_variable(cursor)
+        if self._inits.note(cursor) and not self._inits.of(cursor):
+            self._warn_of_init(cursor)
         if any(event.startswith("write") for event, _ in self._wanted):
             self._warn_of_references(referred_to(cursor, self._is_library))
             if kind == CursorKind.RETURN_STMT and self._returns_reference:
@@ -281,6 +210,17 @@ class CplusplusFinder(Finder):
                     self._visit_ternary(cursor)
         else:
             super()._visit(cursor)
+
+    def _warn_of_init(self, cursor: Cursor) -> None:
+        """Warn of an init statement that libclang does not show, of a statement inside of another one's."""
+        start = cursor.extent.start.offset
+        words = self._words(start, end_of_init_statement(self.text, start) or start)
+        for (event, metric), metrics in self._wanted.items():
+            subject = next((self._names[metric, key] for key in ("callee", "variable", "field")
+                            if (metric, key) in self._names), None)  # fmt: skip
+            if event not in ("entry", "exit", "loop") and (subject is None or self._is_mentioned(subject, words)):
+                what = "the statement before the semicolon is not analysed here: move it before this statement"
+                self._warn(metrics, cursor, what)
 
     def _visit_variable(self, variable: Cursor) -> None:
         """Note the initialiser of a variable that the compiler evaluates where it can: other constants may need it."""
@@ -327,7 +267,7 @@ class CplusplusFinder(Finder):
 
     # --- calls
     def _visit_call(self, cursor: Cursor) -> None:
-        functions = _reachable(cursor)
+        functions = reachable(cursor)
         if cursor.referenced is not None and cursor.referenced.kind == CursorKind.CONSTRUCTOR:
             return
         if not functions:
@@ -347,31 +287,6 @@ class CplusplusFinder(Finder):
             self._add(sizes, Form.CALLEE, named.start.offset, named.end.offset, name=name)
         elif ASSIGNING.fullmatch(name):
             self._visit_operator_write(cursor)
-
-    def _metrics_of_call(self, cursor: Cursor) -> list[str]:
-        functions = _reachable(cursor)
-        found: list[str] = []
-        for metric in self._wanted_of("call"):
-            if functions and all(self._is_callee(metric, function) for function in functions):
-                found += self._metrics_at("call", metric, cursor.extent.start.offset)
-        return found
-
-    def _is_callee(self, metric: str, function: Cursor) -> bool:
-        """Whether a metric counts calls of ``function``."""
-        wanted = self._names[metric, "callee"]
-        if str(function.spelling).split("<", 1)[0] != wanted.parts[-1].name.split("<", 1)[0]:
-            return False
-        key = (metric, function.hash)
-        if key not in self._callee_matches:
-            parts, meant = qualified_parts(function), self._meant[metric, "callee"]
-            matches = parts in meant if meant else wanted.matches_parts(parts)
-            matches = matches and wanted.matches_signature(function)
-            matches = matches and instance_condition(metric, wanted, function) == ""
-            if matches and not meant:
-                self._reached.setdefault(metric, set()).add(parts)
-                self.events.callees.add("::".join(parts))
-            self._callee_matches[key] = matches
-        return self._callee_matches[key]
 
     def _warn_of_dependent(self, cursor: Cursor) -> None:
         """Warn of a call in a template that may reach a counted function; only its instances know."""
@@ -417,6 +332,23 @@ class CplusplusFinder(Finder):
         at = function.location
         return at.file is None or not at.file.name.endswith(".ii") or self._system.contains(at.offset)
 
+    def _visit_write(self, cursor: Cursor) -> None:
+        super()._visit_write(cursor)
+        self._warn_of_captured(next(cursor.get_children()), cursor)
+
+    def _warn_of_captured(self, operand: Cursor, cursor: Cursor) -> None:
+        """Warn of a write in a lambda for metrics that count the writes in the function around it."""
+        for part in clang.written_parts(operand):
+            for metric in self._metrics_of_write(part, cursor.extent.start.offset, IN_LAMBDA):
+                declared_in = self._source.around(part.location.offset)
+                of_lambda = declared_in is not None and declared_in.parts not in self._meant[metric, "function"]
+                if not (of_lambda and (is_local(part) or part.kind == CursorKind.PARM_DECL)):
+                    own = "::".join(self._parts)
+                    self._warn(
+                        [metric], cursor, f"'{part.spelling}' is written here in a lambda, which is a function of its "
+                        f"own; a metric with `function: '{own}'` counts what it writes",
+                    )  # fmt: skip
+
     def _visit_operator_write(self, cursor: Cursor) -> None:
         """A write by an assignment operator of a class."""
         children = sorted(cursor.get_children(), key=lambda child: int(child.extent.start.offset))
@@ -428,54 +360,6 @@ class CplusplusFinder(Finder):
         wanted: list[str] = []
         for part in clang.written_parts(operands[0]):
             wanted += [m for m in self._metrics_of_write(part, start) if m not in wanted]
+        self._warn_of_captured(operands[0], cursor)
         at = operators[0].extent.start.offset if operators else start
         self._add(wanted, Form.EXPRESSION, start, end, (at, at + 1))
-
-    def _metrics_of_write(self, part: Cursor, offset: int) -> list[str]:
-        found: list[str] = []
-        is_field = part.kind == CursorKind.FIELD_DECL
-        kind, key = ("write field", "field") if is_field else ("write", "variable")
-        for metric in self._wanted_of(kind):
-            wanted = self._names[metric, key]
-            if part.spelling != wanted.parts[-1].name:
-                continue
-            parts = qualified_parts(part)
-            if is_field:
-                matches = wanted.matches_parts(parts)
-            elif part.kind != CursorKind.VAR_DECL and part.kind != CursorKind.PARM_DECL:
-                matches = False
-            elif self.metrics[metric].function is not None:
-                matches = parts in self._meant[metric, key] or wanted.matches_parts(parts)
-            else:
-                matches = parts in self._meant[metric, key] and not _is_local(part)
-            if matches:
-                found += self._metrics_at(kind, metric, offset)
-        return found
-
-
-def _is_local(variable: Cursor) -> bool:
-    """Whether a variable lives in a call of a function."""
-    parent = variable.semantic_parent
-    inside = parent is not None and parent.kind in (*FUNCTIONS, CursorKind.LAMBDA_EXPR)
-    return inside and variable.storage_class not in (StorageClass.STATIC, StorageClass.EXTERN)
-
-
-def _reachable(call: Cursor) -> list[Cursor]:
-    """The functions that a call may reach: one, the overloads by name in a template, none where that is open."""
-    referenced = call.referenced
-    if referenced is not None and referenced.kind in FUNCTIONS:
-        return [] if referenced.kind == CursorKind.CONSTRUCTOR else [referenced]
-    named = next(iter(call.get_children()), None)
-    if named is None or named.kind not in (CursorKind.MEMBER_REF_EXPR, CursorKind.DECL_REF_EXPR):
-        return []
-    return [one for child in named.get_children() if child.kind == CursorKind.OVERLOADED_DECL_REF
-            for one in _overloads(child)]  # fmt: skip
-
-
-def _overloads(reference: Cursor) -> Iterator[Cursor]:
-    library: Any = cindex.conf.lib
-    library.clang_getOverloadedDecl.restype = Cursor
-    for number in range(library.clang_getNumOverloadedDecls(reference)):
-        found = library.clang_getOverloadedDecl(reference, number)
-        found._tu = reference._tu
-        yield found

@@ -94,12 +94,18 @@ class SystemText:
         return self._system[bisect_right(self._starts, offset) - 1]
 
 
-def parse_leniently(text: bytes, target: str | None, flags: Sequence[str]) -> tuple[list[Any], Cursor]:
-    """The diagnostics and the root of the syntax tree, even for text with errors. Raises `SourceError`."""
+def parse_leniently(
+    text: bytes, target: str | None, flags: Sequence[str], macros: str = ""
+) -> tuple[list[Any], Cursor]:
+    """The diagnostics and the root of the syntax tree, even for text with errors. Raises `SourceError`.
+
+    ``macros``: lines of ``#define`` that apply to the text.
+    """
     arguments = [*_ALWAYS, _DEFAULT_STANDARD, *(flag for flag in flags if _FLAG.fullmatch(flag))]
     arguments += [f"--target={target}"] if target else []
     try:
-        unit = cindex.Index.create().parse(_FILE, arguments, unsaved_files=[(_FILE, text), (_DECLARED, _DECLARATIONS)])
+        given = [(_FILE, text), (_DECLARED, _DECLARATIONS + macros)]
+        unit = cindex.Index.create().parse(_FILE, arguments, unsaved_files=given)
     except cindex.TranslationUnitLoadError:
         raise SourceError(f"libclang could not analyse the program with the flags {' '.join(arguments)}") from None
     return list(unit.diagnostics), unit.cursor

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from clang import cindex
-from clang.cindex import Cursor, CursorKind, Type, TypeKind
+from clang.cindex import Cursor, CursorKind, StorageClass, Type, TypeKind
 
+from instrumenter.find.cplusplus.lambdas import captured_variables
 from instrumenter.spec.cplusplus_names import FUNCTIONS
 
 _DECLARATIONS = (CursorKind.VAR_DECL, CursorKind.UNEXPOSED_DECL)  # the second: of a structured binding
@@ -21,8 +22,15 @@ def is_writable_reference(kind: Type) -> bool:
     return canonical.kind == TypeKind.LVALUEREFERENCE and not canonical.get_pointee().is_const_qualified()
 
 
+def is_local(variable: Cursor) -> bool:
+    """Whether a variable lives in a call of a function."""
+    parent = variable.semantic_parent
+    inside = parent is not None and parent.kind in (*FUNCTIONS, CursorKind.LAMBDA_EXPR)
+    return inside and variable.storage_class not in (StorageClass.STATIC, StorageClass.EXTERN)
+
+
 def referred_to(cursor: Cursor, is_library: Callable[[Cursor], bool]) -> Iterator[Cursor]:
-    """The expressions to which a declaration, a loop over a range or a call binds references that can be written.
+    """The expressions to which a declaration, a range, a capture or a call binds references that can be written.
 
     ``is_library``: whether a function is of the library. What it takes by a forwarding reference, such as the arguments
     of ``emplace_back``, it is held to read only.
@@ -37,6 +45,8 @@ def referred_to(cursor: Cursor, is_library: Callable[[Cursor], bool]) -> Iterato
         ranges = [child for child in children if child.kind.is_expression()]
         if declared and ranges and is_writable_reference(declared[-1].type):
             yield ranges[-1]
+    elif cursor.kind == CursorKind.LAMBDA_EXPR:
+        yield from (value for declared, value in captured_variables(cursor) if is_writable_reference(declared.type))
     elif cursor.kind == CursorKind.CALL_EXPR:
         yield from _arguments(cursor, is_library)
 

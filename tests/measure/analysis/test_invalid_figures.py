@@ -27,7 +27,7 @@ def plan(**programs: tuple[tuple[str, ...], tuple[str, ...]]) -> Any:
 
 def test_a_program_on_one_thread_instead_of_many_is_told_once_and_first() -> None:
     told = invalid_figures(plan(original=((), (NO_OPENMP,)), counted=(("a.c:3: setjmp",), (NO_OPENMP,))), NO_RUNS, None)
-    assert told == (f"{NO_OPENMP}.", "A counter may miss events: a.c:3: setjmp")
+    assert told == (f"{NO_OPENMP}.", "About a counter: a.c:3: setjmp")
     assert "the program runs on one thread." in told[0]
 
 
@@ -35,7 +35,7 @@ def test_what_is_a_notice_does_not_depend_on_its_words() -> None:
     source = "Compiled without optimisation.S: not instrumented"  # the name of a source may be anything
     assert invalid_figures(plan(counted=((source,), ("It is old",))), NO_RUNS, None) == (
         "It is old.",
-        f"A counter may miss events: {source}",
+        f"About a counter: {source}",
     )
 
 

@@ -116,7 +116,7 @@ def test_what_a_counter_may_miss_is_said(folder: Path) -> None:
     found = replace(count_events(campaign, document), warnings=("metric 'heap': allocations are not counted",))
     text = io.StringIO()
     print_counts(found, campaign, document, Console(file=text, width=80))
-    assert "! A counter may miss events: metric 'heap': allocations are not counted." in text.getvalue()
+    assert "! About a counter: metric 'heap': allocations are not counted." in text.getvalue()
 
 
 def test_the_example_of_the_documents_counts(tmp_path: Path) -> None:
