@@ -194,6 +194,23 @@ def programs(seed: int, design: Design, records: int) -> tuple[list[NDArray[np.f
     return tables[: design.baselines], tables[design.baselines :]
 
 
+def similarities(
+    seed: int, design: Design, metrics: int, loss: float, alignments: float, runs: float
+) -> NDArray[np.float64]:
+    """z of each metric with itself across each two of the baselines and runs, ``(B + R, B + R, metrics)``, nan of a run
+    with itself: each alignment has noise of deviation ``alignments``, and each run an effect of deviation ``runs`` on
+    all of its alignments. Those of a run with a baseline are lower by ``loss``."""
+    n, b = design.baselines + design.runs, design.baselines
+    rng = np.random.default_rng((seed, b, design.runs))
+    noise = np.triu(rng.normal(0, alignments, (metrics, n, n)), 1).transpose(1, 2, 0)
+    effects = rng.normal(0, runs, (n, 1, metrics))
+    found = 1.3 + noise + noise.transpose(1, 0, 2) + effects + effects.transpose(1, 0, 2)
+    found[b:, :b] -= loss
+    found[:b, b:] -= loss
+    found[np.arange(n), np.arange(n)] = np.nan
+    return np.asarray(found)
+
+
 def white_noise(seed: int, design: Design, records: int) -> tuple[list[NDArray[np.float64]], list[NDArray[np.float64]]]:
     """Traces without anything in common, two of whose metrics correlate at 0.95."""
     rng = np.random.default_rng((design.baselines, design.runs, seed))

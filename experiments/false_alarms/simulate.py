@@ -34,10 +34,11 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from experiments.false_alarms import generators
 from experiments.false_alarms.generators import Design, Draw
 from measure.perturbation.analysis_types import DEFAULT_DELTA, VERDICTS, Perturbation, gravest
-from measure.perturbation.outer import Memo, outer_evidence, outer_perturbation
+from measure.perturbation.outer import Memo, compared_similarities, outer_evidence, outer_perturbation
 from measure.perturbation.perturbation import inner_evidence, inner_perturbation
 from measure.perturbation.verdict import Evidence, Family
 from measure.stats.correlation import Correlations, spearman
+from measure.stats.permutation import labellings, sign_flips
 
 PERMUTATIONS = 999
 METRICS = 5
@@ -63,6 +64,20 @@ OTHER_NOISE: dict[str, Draw] = {
 """Generators on which the estimate of the detectable change was not chosen, but for lognormal."""
 VARIANTS = 4
 Bar = tuple[float, float]
+Judged = tuple[str, str, Bar]
+"""A table, which outcome it judges, and what its rate should be."""
+ALIGNMENTS = (0.12, 0.0)
+"""Standard deviations of the noise of each alignment, and of the effect of a run on all of its alignments."""
+DESIGNS_ACROSS = (
+    *(Design(n, n, paired=True) for n in (6, 8, 10, 20)),
+    *(Design(b, r) for b, r in ((20, 5), (20, 10), (20, 20), (6, 20), (10, 10))),
+)
+LOSSES_OF_DELTA: tuple[Judged, ...] = (
+    ("across runs, all metrics lose delta", "perturbed", (0.0, 0.05)),
+    ("across runs, a metric loses delta", "first pair equivalent", (0.0, 0.05)),
+    ("across runs, the interval of 90% misses the loss", "interval misses", (0.0, 0.1)),
+)
+NO_LOSS: tuple[Judged, ...] = (("across runs, nothing changed", "significant", (0.0, 0.05)),)
 
 
 @dataclass(frozen=True)
@@ -139,6 +154,17 @@ def cases() -> list[Case]:
         for name, draw in OTHER_NOISE.items()
         for design in (DESIGNS[0], DESIGNS[1], DESIGNS[3])
     ]
+    noisy = {"baseline spread x3": generators.normal, "baseline spread x3, lognormal": generators.lognormal}
+    rows += [
+        Case("baselines scatter more", name, draw, Design(b, r), "significant", never_more, spread=1 / 3)
+        for name, draw in noisy.items()
+        for b, r in ((3, 20), (5, 20), (20, 20))
+    ]
+    rows += [
+        Case("all pairs changed by 1 delta", name, draw, Design(5, 20), "perturbed", never_more, change=1.0,
+             spread=1 / 3)
+        for name, draw in noisy.items()
+    ]  # fmt: skip
     rows += [
         Case(
             "a pair changed by delta",
@@ -227,6 +253,33 @@ def outer(name: str, held_out: bool, seed: int) -> list[str]:
     )  # fmt: skip
 
 
+def judged_similarities(
+    seed: int, design: Design, loss: float, noise: tuple[float, float], permutations: int = PERMUTATIONS
+) -> Perturbation:
+    """The judgement on 8 metrics across runs, of similarities with ``noise`` of alignments and of runs."""
+    metrics, b, r = 8, design.baselines, design.runs
+    found = generators.similarities(seed, design, metrics, loss, *noise)
+    labels = sign_flips(r, permutations, seed) if design.paired else labellings(b, r, permutations, seed)
+    compared = compared_similarities(found, b, r, frozenset(), design.paired, labels)
+    evidence = Evidence(
+        kind="outer-held-out", names=[(f"metric_{k}",) * 2 for k in range(metrics)], baseline_z=compared.baseline_z,
+        run_z=compared.run_z, undefined=np.zeros((b + r, metrics), np.bool_), labels=labels,
+        statistics=compared.statistics, losses_only=True, interval_scale=compared.interval_scale,
+        shared_variance=compared.shared_variance, identical=False, n_references=0, not_assessable=[()] * metrics,
+        findings=(), spread_unknown=np.zeros(metrics, np.bool_), paired=design.paired,
+    )  # fmt: skip
+    return Family([evidence], delta=DEFAULT_DELTA, alpha=0.05).judgements()[0]
+
+
+def across_noise(design: Design, loss: float, noise: tuple[float, float], seed: int) -> list[str]:
+    """The outcome of one campaign of similarities, and whether the first metric is equivalent, and its interval of 90%
+    misses the loss."""
+    result = judged_similarities(seed, design, loss, noise)
+    first = next(pair for pair in result.pairs if pair.a == "metric_0")
+    missed = not first.ci[0] <= -loss <= first.ci[1]
+    return told(result) + ["first pair equivalent"] * (first.verdict == "equivalent") + ["interval misses"] * missed
+
+
 def clopper_pearson(hits: int, trials: int) -> tuple[float, float]:
     """Exact 95% interval for a proportion (Clopper and Pearson 1934)."""
     low = float(betaincinv(hits, trials - hits + 1, 0.025)) if hits else 0.0
@@ -262,24 +315,26 @@ def main() -> None:
     rows: list[dict[str, object]] = []
     with ProcessPoolExecutor(arguments.workers) as pool:
 
-        def add(table: str, name: str, design: str, count: int, work: object, judged: str, bar: Bar) -> None:
-            key = dict(zip(keys, (table, name, design, count), strict=True))
-            made = done.get(tuple(str(value) for value in key.values()))
-            if made is None:
-                made = row(key, list(pool.map(work, range(count), chunksize=10)), judged, bar)  # type: ignore[arg-type]
-            rows.append(made)
-            print(", ".join(str(value) for value in made.values()), flush=True)
-            write(arguments.out, rows)
+        def add(tables: Sequence[Judged], name: str, design: str, count: int, work: object) -> None:
+            outcomes: list[list[str]] = []  # of the campaigns, which all tables judge
+            for table, judged, bar in tables:
+                key = dict(zip(keys, (table, name, design, count), strict=True))
+                made = done.get(tuple(str(value) for value in key.values()))
+                if made is None:
+                    outcomes = outcomes or list(pool.map(work, range(count), chunksize=10))  # type: ignore[arg-type]
+                    made = row(key, outcomes, judged, bar)
+                rows.append(made)
+                print(", ".join(str(value) for value in made.values()), flush=True)
+                write(arguments.out, rows)
 
         for case in cases():
             change = case.change * DEFAULT_DELTA if np.isfinite(case.change) else detectable(case)
             work = partial(inner, case, change)
-            add(case.table, case.name, case.design.name, arguments.campaigns, work, case.judged, case.bar)
+            add([(case.table, case.judged, case.bar)], case.name, case.design.name, arguments.campaigns, work)
+        several = ("several variants", "significant", (0.0, 0.05))
         for name, draw in {**FAMILIES, "lognormal": generators.lognormal}.items():
-            add("several variants", name, f"{VARIANTS} variants, 10 pairs", arguments.campaigns, partial(family, draw),
-                "significant", (0.0, 0.05))  # fmt: skip
-        add("several variants", "programs, within and across runs", "2 variants, 8 pairs", arguments.outer,
-            family_of_traces, "significant", (0.0, 0.05))  # fmt: skip
+            add([several], name, f"{VARIANTS} variants, 10 pairs", arguments.campaigns, partial(family, draw))
+        add([several], "programs, within and across runs", "2 variants, 8 pairs", arguments.outer, family_of_traces)
         for held_out in (True, False):
             aligned = "aligned on the other metrics" if held_out else "aligned on all metrics"
             for name, judged, bar in (
@@ -287,7 +342,11 @@ def main() -> None:
                 ("white noise", "equivalent", (0.0, 0.0)),
             ):
                 work = partial(outer, name, held_out)
-                add(f"across runs, {aligned}", name, "12 + 4", arguments.outer, work, judged, bar)
+                add([(f"across runs, {aligned}", judged, bar)], name, "12 + 4", arguments.outer, work)
+        for design in DESIGNS_ACROSS:
+            for loss, tables in ((DEFAULT_DELTA, LOSSES_OF_DELTA), (0.0, NO_LOSS)):
+                work = partial(across_noise, design, loss, ALIGNMENTS)
+                add(tables, "alignments alone are noise", design.name, arguments.campaigns, work)
 
 
 def write(path: Path, rows: Sequence[dict[str, object]]) -> None:

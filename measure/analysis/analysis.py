@@ -340,7 +340,7 @@ _PERTURBATION_JSON = {
     "many of them were tested together with this one: familywise is over the pairs of all of these, at alpha * "
     "together / comparisons; in a paired campaign all are), paired, run counts, findings, and pairs, the worst first: "
     "a, b, baseline_rho, run_rho, delta_z with ci (for equivalence) and simultaneous (familywise; null: unbounded, or "
-    "unknown), p_adjusted (familywise), q_value, p_spread (that runs scatter no more than "
+    "unknown), p_adjusted (familywise), q_value, p_spread (that runs scatter as much as "
     "baselines), detectable_dz (called perturbed in 80% of such campaigns), verdict, note",
     "required": ["kind", "verdict", "pairs", "p_value", "delta", "alpha"],
 }

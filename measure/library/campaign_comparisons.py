@@ -56,15 +56,15 @@ class CampaignComparison:
         """One row for each variant of both campaigns; one without runs in either is *not assessable*.
 
         Columns: ``variant``; ``before`` and ``after``, its verdicts in the campaigns; ``verdict`` on the difference of
-        its changes (perturbed, changed, inconclusive, equivalent, not assessable); ``p`` (familywise over its pairs,
-        nan where undefined) and the ``level`` up to which it is significant; ``runs_before``, ``runs_after`` that were
-        compared; and ``paired``, whether runs with the same seed were.
+        its changes (perturbed, changed, inconclusive, equivalent, not assessable); ``p`` (familywise over all
+        comparisons, nan where undefined) and the ``level`` up to which it is significant, alpha; ``runs_before``,
+        ``runs_after`` that were compared; and ``paired``, whether runs with the same seed were.
         """
         import pandas as pd
 
         rows = [
             (
-                one.name, one.before.verdict, one.after.verdict, one.verdict, one.p_value, one.level, one.n_before,
+                one.name, one.before.verdict, one.after.verdict, one.verdict, one.p_value, one.alpha, one.n_before,
                 one.n_after, one.paired,
             )
             for one in self.found.variants
@@ -83,8 +83,9 @@ class CampaignComparison:
 
         Columns: ``a``, ``b`` (the same metric twice across runs); ``before`` and ``after``, the pair's verdicts in the
         campaigns; ``delta_z_before`` and ``delta_z_after``, the mean changes of z; their ``difference`` with its
-        interval ``ci_low`` to ``ci_high``, and ``simultaneous_low`` to ``simultaneous_high`` for all pairs together;
-        ``p`` (familywise), and ``verdict`` on the difference. ``attrs`` has ``delta`` and ``alpha``.
+        interval ``ci_low`` to ``ci_high``, and ``simultaneous_low`` to ``simultaneous_high`` for all comparisons
+        together; ``p`` (familywise over these, too), and ``verdict`` on the difference. ``attrs`` has ``delta`` and
+        ``alpha``.
 
         Raises `MeasureError` for a variant that was not compared.
         """

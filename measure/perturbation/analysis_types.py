@@ -60,7 +60,7 @@ class Pair:
     runs; ``delta_z``: run minus baseline; ``ci``: its 1 - 2 alpha interval, on which the equivalence test rests;
     ``simultaneous``: its interval that holds for all pairs together, on which *perturbed* rests; ``statistic``:
     change in standard errors; ``p_adjusted``: familywise over all pairs (max-T); ``q_value``: false discovery rate
-    over pairs (Benjamini-Hochberg); ``p_spread``: familywise, that runs scatter no more than baselines;
+    over pairs (Benjamini-Hochberg); ``p_spread``: familywise and two-sided, that runs scatter as much as baselines;
     ``detectable_dz``: the change that is called perturbed with 80% probability by such a campaign (inner only);
     ``verdict``: on this pair; ``reasons``: why the pair cannot be assessed, and why values are undefined, which are
     nan then.
@@ -169,7 +169,12 @@ class Perturbation:
     @property
     def scattered(self) -> tuple[Pair, ...]:
         """The pairs whose z is shown to scatter more between runs than between baselines."""
-        return tuple(pair for pair in self.pairs if pair.p_spread <= self.level)
+        return tuple(one for one in self.pairs if one.p_spread <= self.level and one.run_z_sd > one.baseline_z_sd)
+
+    @property
+    def steadier(self) -> tuple[Pair, ...]:
+        """The pairs whose z is shown to scatter less between runs than between baselines."""
+        return tuple(one for one in self.pairs if one.p_spread <= self.level and one.run_z_sd <= one.baseline_z_sd)
 
     def of(self, verdict: Verdict) -> tuple[Pair, ...]:
         """The pairs whose verdict is ``verdict``."""

@@ -281,21 +281,24 @@ def _not_assessable(result: Perturbation) -> list[str]:
 
 
 def _spreads(result: Perturbation) -> list[str]:
-    """A sentence on the pairs whose runs scatter more than the baselines."""
-    spread = sorted(result.scattered, key=lambda pair: pair.p_spread)
-    if not spread:
-        return []
-    shown = ", ".join(
-        f"{pair.name} (standard deviation of z {pair.baseline_z_sd:.3f} to {pair.run_z_sd:.3f}, "
-        f"{p_text(pair.p_spread)} {over_all(result)})"
-        for pair in spread[:SHOWN_PAIRS]
-    )
-    more = len(spread) - SHOWN_PAIRS
-    return [
-        f"Instrumented runs scatter more than baselines, whatever their mean did: {shown}"
-        + (f" and {more} more" if more > 0 else "")
-        + "; a single instrumented run says less than a plain one."
-    ]
+    """Sentences on the pairs whose runs scatter more, or less, than the baselines."""
+    sentences = []
+    for how, pairs, so in (
+        ("more", result.scattered, "a single instrumented run says less than a plain one"),
+        ("less", result.steadier, "see whether the machine was busier, or not warm yet, when the baselines were made"),
+    ):
+        spread = sorted(pairs, key=lambda pair: pair.p_spread)
+        shown = ", ".join(
+            f"{pair.name} (standard deviation of z {pair.baseline_z_sd:.3f} to {pair.run_z_sd:.3f}, "
+            f"{p_text(pair.p_spread)} {over_all(result)})"
+            for pair in spread[:SHOWN_PAIRS]
+        )
+        more = f" and {len(spread) - SHOWN_PAIRS} more" if len(spread) > SHOWN_PAIRS else ""
+        if spread:
+            sentences.append(
+                f"Instrumented runs scatter {how} than baselines, whatever their mean did: {shown}{more}; {so}."
+            )
+    return sentences
 
 
 def _exploratory(result: Perturbation) -> list[str]:

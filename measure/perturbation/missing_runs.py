@@ -143,7 +143,8 @@ def _later_error(
         return error, degrees
     freedom = np.maximum(n_runs - 1.0, 1.0)
     larger = 1.0 + np.sqrt(2.0 / freedom) / np.sqrt(2.0 * np.pi)
-    parts = estimate.baseline_sd**2 / n_baseline, larger * estimate.run_sd**2 / n_runs
+    baseline_variance = estimate.baseline_sd**2 + estimate.shared_variance
+    parts = baseline_variance / n_baseline, larger * estimate.run_sd**2 / n_runs
     degrees = (parts[0] + parts[1]) ** 2 / (parts[0] ** 2 / (n_baseline - 1) + parts[1] ** 2 / freedom)
     return np.sqrt(parts[0] + parts[1]), degrees
 

@@ -29,6 +29,7 @@ from measure.perturbation.analysis_types import (
     Perturbation,
 )
 from measure.perturbation.assay import assay, not_assessable
+from measure.perturbation.shared_alignments import shared_by_baselines, shared_by_pairs
 from measure.perturbation.similarity import (
     NEAR_DUPLICATE,
     Aligner,
@@ -158,7 +159,7 @@ def outer_evidence(
     if flips is None:
         n_tested = len(runs) if paired else len(baseline) - len(references)
         flips = _labels(n_tested, len(runs), paired, n_permutations, seed)
-    compared = _compared(found, len(baseline), len(runs), references, paired, flips)
+    compared = compared_similarities(found, len(baseline), len(runs), references, paired, flips)
     n_baseline = len(compared.baseline_z)
     constant = np.array([one.constant for one in prepared])
     ties = [one.tie_fraction for one in prepared]
@@ -174,6 +175,7 @@ def outer_evidence(
         statistics=compared.statistics,
         losses_only=True,
         interval_scale=compared.interval_scale,
+        shared_variance=compared.shared_variance,
         identical=identical,
         n_references=len(references),
         not_assessable=[tuple(filter(None, reasons)) for reasons in zip(tied, unseen, strict=True)],
@@ -202,24 +204,26 @@ def _without_noise(prepared: Sequence[PreparedRun], n_baseline: int, same: NDArr
 
 
 @dataclass(frozen=True)
-class _Compared:
-    """What is judged: z of baselines and runs, and the statistics of the labellings, None to use those of z."""
+class ComparedRuns:
+    """What is judged: z of baselines and runs, and the statistics of the labellings, None to use those of z;
+    ``shared_variance``: ``(m,)``, as in `Evidence`."""
 
     baseline_z: NDArray[np.float64]
     run_z: NDArray[np.float64]
     labels: Labellings
     statistics: NDArray[np.float64] | None
     interval_scale: float
+    shared_variance: NDArray[np.float64]
 
 
-def _compared(
+def compared_similarities(
     similarity: NDArray[np.float64],
     n_baseline: int,
     n_runs: int,
     references: frozenset[int],
     paired: bool,
     labels: Labellings,
-) -> _Compared:
+) -> ComparedRuns:
     """Each run's mean similarity to baselines: to the references if there are any, else to all other baselines.
 
     ``similarity``: ``(B + R, B + R, m)``. In a pair, run and baseline are compared with the same other baselines.
@@ -229,26 +233,30 @@ def _compared(
         z = mean_defined(similarity[np.ix_(tested, sorted(references))])
         baseline_z, run_z = z[: len(tested) - n_runs], z[len(tested) - n_runs :]
         # In pairs, the references are baselines without a partner.
-        return _Compared(baseline_z[:n_runs] if paired else baseline_z, run_z, labels, None, 1.0)
+        # All are aligned with the same references, and with no other: given these, their similarities are independent.
+        independent = np.zeros(similarity.shape[2])
+        return ComparedRuns(baseline_z[:n_runs] if paired else baseline_z, run_z, labels, None, 1.0, independent)
     if paired:
         without_own = similarity.copy()
         own = np.arange(n_runs)
         without_own[n_baseline + own, own] = np.nan
-        return _Compared(
+        return ComparedRuns(
             mean_defined(similarity[:n_runs, :n_baseline]),
             mean_defined(without_own[n_baseline:, :n_baseline]),
             labels,
             paired_cross_differences(similarity, labels.labels),
             1.0,
+            shared_by_pairs(similarity, n_baseline, n_runs),
         )
     # Leave-one-out means share all runs but one: their spread is (B - 2)/(B - 1) of a fresh run's.
     scale = (n_baseline - 1) / (n_baseline - 2) if n_baseline > 2 else float("inf")
-    return _Compared(
+    return ComparedRuns(
         mean_defined(similarity[:n_baseline, :n_baseline]),
         mean_defined(similarity[n_baseline:, :n_baseline]),
         labels,
         cross_differences(similarity, labels.labels),
         scale,
+        shared_by_baselines(similarity[:n_baseline, :n_baseline]),
     )
 
 

@@ -146,6 +146,7 @@ def inner_evidence(
         statistics=None,
         losses_only=False,
         interval_scale=1.0,
+        shared_variance=np.zeros(len(couples)),
         identical=len(baseline) > 1 and _identical(rho[: len(baseline)]),
         n_references=0,
         not_assessable=_not_assessable(tied, couples, at_ceiling),

@@ -43,6 +43,8 @@ class Evidence:
     ``undefined``: ``(B + R, P)`` whether the pair has no correlation in a run because a metric is constant.
     ``statistics``: ``(k, P)`` for each labelling, None: those of ``baseline_z`` and ``run_z``. ``losses_only``: a
     rise is no perturbation. ``interval_scale``: factor by which the baselines' spread in ``baseline_z`` is too small.
+    ``shared_variance``: ``(P,)`` what is added to the variance of the mean change, in pairs, or of the baselines' mean,
+    because runs share alignments; nan: not known.
     ``identical``: the baselines do not differ at all, so that changes cannot be related to noise. ``not_assessable``:
     for each pair the reasons why an absence of change cannot be shown, () if it can. ``findings``: the caller's
     findings, to be added to the result's. ``spread_unknown``: ``(P,)`` whether z is cut off in so many baselines or
@@ -61,6 +63,7 @@ class Evidence:
     statistics: NDArray[np.float64] | None
     losses_only: bool
     interval_scale: float
+    shared_variance: NDArray[np.float64]
     identical: bool
     n_references: int
     not_assessable: Sequence[tuple[str, ...]]
@@ -253,6 +256,7 @@ def _statistics(evidence: Evidence, kept: NDArray[np.intp], delta: float) -> Pai
         statistics=None
         if evidence.statistics is None
         else np.where(evidence.without_noise, 0.0, evidence.statistics)[:, kept],
+        shared_variance=evidence.shared_variance[kept],
         paired=evidence.paired,
         losses_only=evidence.losses_only,
         delta=delta,
@@ -347,12 +351,13 @@ def _estimate(evidence: Evidence, p: int, alpha: float, no_scale: bool) -> Diffe
     if evidence.unchanged:
         return Difference(0.0, 0.0, 0.0, _spread(baseline), 0.0, True, True)
     if evidence.paired and not no_scale:
-        return paired_difference(baseline, runs, alpha)
+        return paired_difference(baseline, runs, alpha, float(evidence.shared_variance[p]))
     if no_scale or not np.isfinite(evidence.interval_scale):
         nan = float("nan")
         return Difference(_mean(runs) - _mean(baseline), nan, nan, nan, nan, False)
     centre = _mean(baseline)
-    return difference(centre + (baseline - centre) * evidence.interval_scale, runs, alpha)
+    scaled = centre + (baseline - centre) * evidence.interval_scale
+    return difference(scaled, runs, alpha, float(evidence.shared_variance[p]))
 
 
 def _badness(pair: Pair, losses_only: bool) -> float:

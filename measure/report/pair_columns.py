@@ -28,7 +28,7 @@ OF_A_PAIR = {
     "simultaneous_high": "Upper end",
     "p": "Of no change, familywise over all pairs of the comparisons that were tested together",
     "q": "False discovery rate over these pairs (Benjamini-Hochberg)",
-    "p_spread": "That runs scatter no more than baselines, familywise",
+    "p_spread": "That runs scatter as much as baselines, familywise and two-sided",
     "detectable_dz": "Change that is called perturbed with 80% probability (inner only)",
     "verdict": "perturbed, changed, inconclusive, equivalent or not assessable",
     "note": "Why values are undefined, or why the pair cannot be assessed",

@@ -21,7 +21,8 @@ class Difference:
     ``low`` and ``high``: its interval, nan where fewer than two baselines are defined. ``baseline_sd`` and
     ``run_sd``: the spreads between runs on which the interval rests; ``own_spread``: whether the second is
     the runs' own or taken from the baselines. ``paired``: of pairs of a baseline and a run; then ``run_sd`` is the
-    spread of the differences within pairs.
+    spread of the differences within pairs. ``shared_variance``: what values that are not independent add to the
+    variance of each baseline, in pairs to that of each difference.
     """
 
     delta: float
@@ -31,33 +32,41 @@ class Difference:
     run_sd: float
     own_spread: bool
     paired: bool = False
+    shared_variance: float = 0.0
 
 
-def paired_difference(baseline: NDArray[np.float64], runs: NDArray[np.float64], alpha: float) -> Difference:
+def paired_difference(
+    baseline: NDArray[np.float64], runs: NDArray[np.float64], alpha: float, shared_variance: float = 0.0
+) -> Difference:
     """Mean of ``runs`` minus ``baseline``, ``(r,)`` each and in pairs, with Student's ``1 - 2 alpha`` interval.
 
-    Pairs of which one value is nan are left out.
+    Pairs of which one value is nan are left out. ``shared_variance``: what differences that are not independent add to
+    the variance of their mean; nan if that is not known, which leaves no interval.
     """
     changes = runs - baseline
     defined = np.isfinite(changes)
     changes, nan = changes[defined], float("nan")
-    if len(changes) < 2:
+    if len(changes) < 2 or not np.isfinite(shared_variance):
         return Difference(float(changes.mean()) if len(changes) else nan, nan, nan, nan, nan, False, True)
     delta, spread = float(changes.mean()), float(changes.std(ddof=1))
-    estimate = Difference(delta, delta, delta, float(baseline[defined].std(ddof=1)), spread, True, True)
+    baseline_sd, shared = float(baseline[defined].std(ddof=1)), shared_variance * len(changes)
+    estimate = Difference(delta, delta, delta, baseline_sd, spread, True, True, shared)
     error, degrees = standard_error(estimate, np.array(len(changes)), np.array(len(changes)))
     half = float(t_quantile(degrees, 1 - alpha) * error)
     return replace(estimate, low=delta - half, high=delta + half)
 
 
-def difference(baseline: NDArray[np.float64], runs: NDArray[np.float64], alpha: float) -> Difference:
+def difference(
+    baseline: NDArray[np.float64], runs: NDArray[np.float64], alpha: float, shared_variance: float = 0.0
+) -> Difference:
     """Difference of means of ``runs`` ``(r,)`` and ``baseline`` ``(b,)`` with its ``1 - 2 alpha`` interval.
 
     The interval of two one-sided tests at level ``alpha`` (TOST, Schuirmann 1987): equivalence within +-delta means
     that the interval lies inside it. Welch-Satterthwaite, with one precaution: the runs are assumed to vary at least
     as much as the baselines, because a few runs that happen to agree are no evidence of precision. A larger variation
     that the runs do not show is not covered: with two runs that vary three times as much as the baselines, an
-    interval of 90% contains the truth in 85% of cases. nan values are left out.
+    interval of 90% contains the truth in 85% of cases. nan values are left out. ``shared_variance``: what baselines
+    that are not independent add to the variance of their mean.
     """
     b, r = baseline[np.isfinite(baseline)], runs[np.isfinite(runs)]
     nan = float("nan")
@@ -68,10 +77,11 @@ def difference(baseline: NDArray[np.float64], runs: NDArray[np.float64], alpha: 
     run_variance = float(r.var(ddof=1)) if len(r) > 1 else 0.0
     own_spread = run_variance > baseline_variance
     run_variance = max(run_variance, baseline_variance)
-    error, degrees = _welch(baseline_variance, run_variance, np.array(len(b)), np.array(len(r)), own_spread)
-    half = float(t_quantile(degrees, 1 - alpha) * error)
     spreads = float(np.sqrt(baseline_variance)), float(np.sqrt(run_variance))
-    return Difference(delta, delta - half, delta + half, *spreads, own_spread)
+    estimate = Difference(delta, delta, delta, *spreads, own_spread, shared_variance=shared_variance * len(b))
+    error, degrees = standard_error(estimate, np.array(len(b)), np.array(len(r)))
+    half = float(t_quantile(degrees, 1 - alpha) * error)
+    return replace(estimate, low=delta - half, high=delta + half)
 
 
 def standard_error(
@@ -79,8 +89,10 @@ def standard_error(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Standard error and degrees of freedom of a difference like ``estimate`` from so many baselines and runs."""
     if estimate.paired:
-        return np.asarray(estimate.run_sd / np.sqrt(n_runs)), np.asarray(n_runs - 1.0)
-    return _welch(estimate.baseline_sd**2, estimate.run_sd**2, n_baseline, n_runs, estimate.own_spread)
+        spread = np.sqrt(estimate.run_sd**2 + estimate.shared_variance)
+        return np.asarray(spread / np.sqrt(n_runs)), np.asarray(n_runs - 1.0)
+    baseline_variance = estimate.baseline_sd**2 + estimate.shared_variance
+    return _welch(baseline_variance, estimate.run_sd**2, n_baseline, n_runs, estimate.own_spread)
 
 
 def t_quantile(degrees: ArrayLike, probability: float) -> NDArray[np.float64]:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from measure.perturbation.analysis_types import DEFAULT_PERMUTATIONS, Verdict
-from measure.perturbation.significance import FEWEST_FOR_SPREAD, larger_spread, welch_p_values
+from measure.perturbation.significance import FEWEST_FOR_SPREAD, changes_of_spread, welch_test
 from measure.stats.intervals import difference, paired_difference
 from measure.stats.permutation import (
     critical_value,
@@ -40,7 +40,7 @@ class ChangeTest:
 
     ``before``, ``after``: mean change of z by instrumentation in each campaign; ``difference``: after minus before;
     ``ci``: its 1 - 2 alpha interval; ``simultaneous``: its interval that holds for all pairs together, without bounds
-    where the runs are too few for one; ``p_adjusted``: familywise over the pairs of the variant; nan where undefined.
+    where the runs are too few for one; ``p_adjusted``: familywise over all comparisons; nan where undefined.
     ``verdict``: on the difference, in the words of `measure.perturbation.analysis_types.Perturbation`.
     """
 
@@ -60,7 +60,8 @@ def compare_changes(
     """Test the changes ``before`` ``(n, P)`` and ``after`` ``(m, P)``, a row a run; nan: undefined in this run.
 
     ``paired``: row i of both has the same noise, so n = m. ``delta``: the difference that counts as none; ``alpha``:
-    shared by ``comparisons`` of variants; ``assessable``: for each pair, whether an absence of a difference can be
+    shared by ``comparisons``, of each variant within and across runs, by which p-values are multiplied (Bonferroni);
+    ``assessable``: for each pair, whether an absence of a difference can be
     shown. Up to ``n_permutations`` labellings are enumerated, beyond that so many are drawn with ``seed``. With fewer
     than two runs in a campaign nothing is tested.
 
@@ -75,7 +76,8 @@ def compare_changes(
         tests = [_max_t(*order, paired, delta, level, n_permutations, seed) for order in orders]
         p_adjusted, half = (np.max([test[n] for test in tests], axis=0) for n in (0, 1))
         if not paired and _may_differ_in_spread(before, after, level, n_permutations, seed):
-            p_adjusted = np.maximum(p_adjusted, welch_p_values(before, after, losses_only=False))
+            p_adjusted = np.maximum(p_adjusted, welch_test(before, after, losses_only=False).p_values)
+    p_adjusted = np.minimum(1.0, comparisons * p_adjusted)
     found = []
     for p in range(n_pairs):
         estimates = [(paired_difference if paired else difference)(a[:, p], b[:, p], alpha) for a, b in orders]
@@ -86,15 +88,17 @@ def compare_changes(
             (float(change - half[p]), float(change + half[p])),
             float(p_adjusted[p]) if np.isfinite(change) else float("nan"), "inconclusive",
         )  # fmt: skip
-        found.append(_judged(test, assessable[p], delta, level))
+        found.append(_judged(test, assessable[p], delta, alpha))
     return found
 
 
-def smallest_p(n_before: int, n_after: int, *, paired: bool) -> float:
-    """The smallest p-value that `compare_changes` can find for so many runs."""
+def smallest_p(n_before: int, n_after: int, *, paired: bool, comparisons: int) -> float:
+    """The smallest p-value that `compare_changes` can find for so many runs and ``comparisons``."""
     if paired:
-        return sign_flips(n_before, DEFAULT_PERMUTATIONS, 0).smallest_p
-    return labellings(n_before, n_after, DEFAULT_PERMUTATIONS, 0).smallest_p
+        labels = sign_flips(n_before, DEFAULT_PERMUTATIONS, 0)
+    else:
+        labels = labellings(n_before, n_after, DEFAULT_PERMUTATIONS, 0)
+    return min(1.0, comparisons * labels.smallest_p)
 
 
 def _max_t(
@@ -131,17 +135,15 @@ def _may_differ_in_spread(
     """
     if min(len(before), len(after)) < FEWEST_FOR_SPREAD:
         return len(before) != len(after)
-    found = (
-        larger_spread(one, other, labellings(len(one), len(other), n_permutations, seed), paired=False)
-        for one, other in ((before, after), (after, before))
-    )
-    return any(one is not None and bool((one.p_adjusted(one.largest) <= level).any()) for one in found)
+    labels = labellings(len(before), len(after), n_permutations, seed)
+    found = changes_of_spread(before, after, labels, paired=False)
+    return any((one.p_adjusted(one.largest) <= level).any() for one in found or ())
 
 
-def _judged(test: ChangeTest, assessable: bool, delta: float, level: float) -> ChangeTest:
+def _judged(test: ChangeTest, assessable: bool, delta: float, alpha: float) -> ChangeTest:
     """``test`` with its verdict."""
     low, high = test.simultaneous
-    significant = test.p_adjusted <= level  # never for nan
+    significant = test.p_adjusted <= alpha  # never for nan
     verdict: Verdict = "inconclusive"
     if significant and (high < -delta or low > delta):
         verdict = "perturbed"

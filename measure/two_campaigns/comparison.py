@@ -306,6 +306,7 @@ def _variant(name: str, setting: _Setting) -> VariantChange:
         scopes.append(([(metric, metric) for metric in metrics], _changes_across(setting, compared_runs)))
     pairs: list[PairChange] = []
     found_verdicts: list[Verdict] = []
+    comparisons = setting.n_variants * len(scopes)
     for couples, changes in scopes:
         tables = [mine[chosen] for mine, chosen in zip(changes, rows, strict=True)]
         assessable = [
@@ -316,8 +317,8 @@ def _variant(name: str, setting: _Setting) -> VariantChange:
         ]
         tests = compare_changes(
             *tables, paired=paired, delta=setting.delta, alpha=setting.alpha,
-            comparisons=setting.n_variants * len(scopes),
-            assessable=assessable, seed=sides[0].plan.campaign.seed,
+            comparisons=comparisons, assessable=assessable,
+            seed=sides[0].plan.campaign.seed,
         )  # fmt: skip
         found = [
             PairChange(a, b, verdicts[0].of(a, b), verdicts[1].of(a, b), test)
@@ -334,8 +335,8 @@ def _variant(name: str, setting: _Setting) -> VariantChange:
     shared = [one.on(metrics, outer) for one in verdicts]
     return VariantChange(
         name, verdicts[0], verdicts[1], verdict, min(tested, default=float("nan")), tuple(pairs),
-        n_before, n_after, paired, setting.alpha / (setting.n_variants * len(scopes)),
-        smallest_p(n_before, n_after, paired=paired) if enough else 1.0,
+        n_before, n_after, paired, setting.alpha, comparisons,
+        smallest_p(n_before, n_after, paired=paired, comparisons=comparisons) if enough else 1.0,
         tuple(f"{short(a)} - {short(b)}" for (a, b), high in zip(couples_within, at_ceiling, strict=True) if high),
         by_design, name in setting.repeated, shared[0] == shared[1],
     )  # fmt: skip

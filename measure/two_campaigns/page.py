@@ -56,8 +56,8 @@ def _changes(one: VariantChange, delta: float) -> page.Figure:
     )
     return page.drawn(
         figure,
-        ("a", "b", "change_of_z_before", "change_of_z_after", "difference", "low", "high", "low_over_all_pairs",
-         "high_over_all_pairs", "p_over_all_pairs", "verdict_before", "verdict_after", "verdict_on_difference"),
+        ("a", "b", "change_of_z_before", "change_of_z_after", "difference", "low", "high", "low_over_all",
+         "high_over_all", "p_over_all", "verdict_before", "verdict_after", "verdict_on_difference"),
         [
             (pair.a, pair.b, pair.test.before, pair.test.after, pair.test.difference, *pair.test.ci,
              *pair.test.simultaneous, pair.test.p_adjusted, pair.before, pair.after, pair.test.verdict)

@@ -90,8 +90,9 @@ class NotCompared:
 @dataclass(frozen=True)
 class VariantChange:
     """One variant in both campaigns. ``verdict``: on the difference of its changes; ``pairs``: the gravest first;
-    ``n_before``, ``n_after``: runs tested; ``paired``: replicates with the same seed were paired; ``level``: up to
-    which p-value a difference is significant, its share of alpha; ``smallest_p``: that so many runs allow;
+    ``n_before``, ``n_after``: runs tested; ``paired``: replicates with the same seed were paired; ``alpha``: up to
+    which p-value a difference is significant; ``comparisons``: how many p-values count, of each variant within and
+    across runs; ``smallest_p``: that so many runs allow;
     ``is_paired_by_design``: whether the runs would be paired if none were missing; ``is_repeated``: both campaigns have
     the same runs; ``agrees_on_shared``: the campaigns' verdicts on what both of them compare are the same."""
 
@@ -104,7 +105,8 @@ class VariantChange:
     n_before: int
     n_after: int
     paired: bool
-    level: float
+    alpha: float
+    comparisons: int
     smallest_p: float
     at_ceiling: tuple[str, ...] = ()
     is_paired_by_design: bool = False
@@ -128,31 +130,33 @@ class VariantChange:
             what = "the runs have the same numbers in both campaigns, so that nothing is shown"
         elif self.verdict == "not assessable":
             what = "that the changes are the same cannot be shown"
-        elif self.p_value <= self.level:
+        elif self.p_value <= self.alpha:
             what = (
                 "the changes differ measurably, by less than delta; elsewhere no difference is shown, nor its absence"
             )
         else:
             what = "no difference of the changes is shown, nor its absence"
-            if self.before.verdict != self.after.verdict and self.smallest_p <= self.level:
+            if self.before.verdict != self.after.verdict and self.smallest_p <= self.alpha:
                 what += (
                     ": the verdicts differ on what only one of the campaigns compares"
                     if self.agrees_on_shared
                     else ": the verdicts may differ by chance"
                 )
-        if self.smallest_p > self.level and self.verdict not in ("equivalent", "not assessable"):
+        if self.smallest_p > self.alpha and self.verdict not in ("equivalent", "not assessable"):
             runs = f"{self.n_before} pairs" if self.paired else f"{self.n_before} and {self.n_after} runs"
             what += (
                 f": {runs} allow no p-value below {p_number(self.smallest_p)}, so give both campaigns {self._enough}"
             )
-        return f"{self.name}: {verdicts}; {what} ({p_text(self.p_value)}, at a level of {self.level:.3g})."
+        p = f"{p_text(self.p_value)} over all comparisons, at a level of {self.alpha:.3g}"
+        return f"{self.name}: {verdicts}; {what} ({p})."
 
     @property
     def _enough(self) -> str:
         """How many runs of the variant, and as many baselines, allow a significant difference."""
         more = range(max(self.n_before, self.n_after) + 1, _MOST_RUNS)
         paired = self.paired or self.is_paired_by_design  # with so many runs of both none is missing
-        enough = next((n for n in more if smallest_p(n, n, paired=paired) <= self.level), None)
+        least = ((n, smallest_p(n, n, paired=paired, comparisons=self.comparisons)) for n in more)
+        enough = next((n for n, p in least if p <= self.alpha), None)
         return f"{enough} or more" if enough is not None else "more"
 
 

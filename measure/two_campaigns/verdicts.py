@@ -13,7 +13,7 @@ def table_of_comparison(found: CampaignsCompared) -> VerdictTable:
     """One verdict a variant: on the difference of what the instrumentation changes."""
     return VerdictTable(
         f"{found.before}, then {found.after}",
-        ("variant", "before", "after", "difference of the changes", "p over all pairs"),
+        ("variant", "before", "after", "difference of the changes", "p over all comparisons"),
         (
             *(
                 (one.name, one.before.verdict, one.after.verdict, one.verdict, p_text(one.p_value))

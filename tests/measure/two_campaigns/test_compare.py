@@ -145,7 +145,24 @@ def test_the_smallest_p_is_that_of_a_difference_of_any_size(runs: tuple[int, int
     found = compare_changes(
         before, after, paired=paired, delta=0.2, alpha=0.05, comparisons=1, assessable=[True], seed=1
     )
-    assert found[0].p_adjusted == pytest.approx(smallest_p(*runs, paired=paired))
+    assert found[0].p_adjusted == pytest.approx(smallest_p(*runs, paired=paired, comparisons=1))
+
+
+def test_a_p_value_counts_all_comparisons() -> None:
+    """A p-value of 0.02 stood where 0.0125 was the level: it is to be compared with alpha itself."""
+    rng = np.random.default_rng(9)
+    before, after = rng.normal(0.0, 0.1, (8, 2)), rng.normal([0.0, 0.35], 0.1, (8, 2))
+
+    def tests(comparisons: int) -> list[ChangeTest]:
+        return compare_changes(
+            before, after, paired=True, delta=0.2, alpha=0.05, comparisons=comparisons, assessable=[True] * 2, seed=1
+        )
+
+    alone, among_four = tests(1), tests(4)
+    assert [one.p_adjusted for one in among_four] == [min(1.0, 4 * one.p_adjusted) for one in alone]
+    assert alone[1].p_adjusted <= 0.05 < among_four[1].p_adjusted
+    assert smallest_p(8, 8, paired=True, comparisons=4) == 4 * smallest_p(8, 8, paired=True, comparisons=1)
+    assert [one.verdict in ("changed", "perturbed") for one in (alone[1], among_four[1])] == [True, False]
 
 
 def test_too_few_runs_have_no_interval_that_holds_for_all_pairs() -> None:
@@ -164,21 +181,21 @@ def test_too_few_runs_have_no_interval_that_holds_for_all_pairs() -> None:
 
 def test_a_p_value_stands_beside_its_level_and_too_few_runs_are_said() -> None:
     side = SideVerdicts("perturbed", "perturbed", None, {})
-    enough = VariantChange("v", side, side, "inconclusive", 0.031, (), 9, 9, True, 0.0125, 0.0039)
+    enough = VariantChange("v", side, side, "inconclusive", 0.125, (), 9, 9, True, 0.05, 4, 0.0156)
     assert enough.text == (
-        "v: perturbed before and after; no difference of the changes is shown, nor its absence (p = 0.031, at a level "
-        "of 0.0125)."
+        "v: perturbed before and after; no difference of the changes is shown, nor its absence (p = 0.125 over all "
+        "comparisons, at a level of 0.05)."
     )
-    few = replace(enough, n_before=6, n_after=6, smallest_p=0.03125)
+    few = replace(enough, n_before=6, n_after=6, smallest_p=0.125)
     assert few.text == (
         "v: perturbed before and after; no difference of the changes is shown, nor its absence: 6 pairs allow no "
-        "p-value below 0.031, so give both campaigns 8 or more (p = 0.031, at a level of 0.0125)."
+        "p-value below 0.125, so give both campaigns 8 or more (p = 0.125 over all comparisons, at a level of 0.05)."
     )
     assert "so give" not in replace(few, verdict="equivalent").text
     assert "so give" not in replace(few, verdict="not assessable").text
     unpaired = replace(few, paired=False, n_after=1, smallest_p=1.0)
     assert "6 and 1 runs allow no p-value below 1.000, so give both campaigns 7 or more" in unpaired.text
-    # If no run were missing, the runs would be paired, and a test of 7 pairs finds nothing at this level.
+    # If no run were missing, the runs would be paired, and four tests of 7 pairs find nothing at this level.
     missing = replace(unpaired, is_paired_by_design=True)
     assert "6 and 1 runs allow no p-value below 1.000, so give both campaigns 8 or more" in missing.text
 
@@ -193,7 +210,7 @@ def test_verdicts_on_what_only_one_campaign_compares_are_not_laid_to_chance() ->
     assert side.on("AB", across=False) == "equivalent"
     assert side.on("AB", across=True) == "changed"
     other = SideVerdicts("equivalent", "equivalent", None, {})
-    found = VariantChange("v", side, other, "inconclusive", 0.031, (), 9, 9, True, 0.0125, 0.0039)
+    found = VariantChange("v", side, other, "inconclusive", 0.125, (), 9, 9, True, 0.05, 4, 0.0156)
     assert "nor its absence: the verdicts may differ by chance" in found.text
     shared = replace(found, agrees_on_shared=True)
     assert "nor its absence: the verdicts differ on what only one of the campaigns compares" in shared.text
@@ -202,10 +219,10 @@ def test_verdicts_on_what_only_one_campaign_compares_are_not_laid_to_chance() ->
 def test_small_differences_that_are_significant_are_said_to_be_shown() -> None:
     """It read "no difference of the changes is shown (p < 0.001)"."""
     side, other = (SideVerdicts(verdict, verdict, None, {}) for verdict in ("perturbed", "changed"))
-    found = VariantChange("v", side, other, "inconclusive", 0.0003, (), 9, 9, True, 0.0125, 0.0039)
+    found = VariantChange("v", side, other, "inconclusive", 0.0003, (), 9, 9, True, 0.05, 4, 0.0156)
     assert found.text == (
         "v: perturbed before, changed after; the changes differ measurably, by less than delta; elsewhere no "
-        "difference is shown, nor its absence (p < 0.001, at a level of 0.0125)."
+        "difference is shown, nor its absence (p < 0.001 over all comparisons, at a level of 0.05)."
     )
 
 
@@ -233,11 +250,11 @@ def test_only_the_pairs_that_differ_by_more_than_delta_are_said_to() -> None:
 
     pairs = (pair("A", "perturbed"), *(pair(name, "changed") for name in "CDEF"), pair("G", "inconclusive"))
     side = SideVerdicts("perturbed", "perturbed", None, {})
-    found = VariantChange("v", side, side, "perturbed", 0.001, pairs, 9, 9, True, 0.0125, 0.0039)
+    found = VariantChange("v", side, side, "perturbed", 0.001, pairs, 9, 9, True, 0.05, 4, 0.0156)
     assert found.text == (
         "v: perturbed before and after; the instrumentation changes relations otherwise than before, by more than "
-        "delta: A - B, and perhaps by less than delta: C - B, D - B, E - B and 1 more (p = 0.001, at a level of "
-        "0.0125)."
+        "delta: A - B, and perhaps by less than delta: C - B, D - B, E - B and 1 more (p = 0.001 over all "
+        "comparisons, at a level of 0.05)."
     )
     alone = replace(found, verdict="changed", pairs=pairs[1:3])
     assert "otherwise than before, perhaps by less than delta: C - B, D - B (p = 0.001" in alone.text
