@@ -266,7 +266,8 @@ def judged_similarities(
         run_z=compared.run_z, undefined=np.zeros((b + r, metrics), np.bool_), labels=labels,
         statistics=compared.statistics, losses_only=True, interval_scale=compared.interval_scale,
         shared_variance=compared.shared_variance, identical=False, n_references=0, not_assessable=[()] * metrics,
-        findings=(), spread_unknown=np.zeros(metrics, np.bool_), paired=design.paired,
+        findings=(), spread_unknown=np.zeros(metrics, np.bool_), without_noise=np.zeros(metrics, np.bool_),
+        paired=design.paired,
     )  # fmt: skip
     return Family([evidence], delta=DEFAULT_DELTA, alpha=0.05).judgements()[0]
 

@@ -150,7 +150,7 @@ def comparison() -> str:
                    ChangeTest(NAN, NAN, NAN, (NAN, NAN), (NAN, NAN), NAN, "not assessable")),
     )  # fmt: skip
     variant = VariantChange(
-        "light & <b>", side("perturbed"), side("equivalent"), "perturbed", 0.001, pairs, 10, 10, True, 0.025, 0.002
+        "light & <b>", side("perturbed"), side("equivalent"), "perturbed", 0.001, pairs, 10, 10, True, 0.05, 2, 0.002
     )
     return comparison_page(
         CampaignsCompared(
