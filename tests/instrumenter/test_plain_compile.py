@@ -90,7 +90,7 @@ def test_a_specification_written_by_hand_is_left_to_its_reader(tmp_path: Path, m
     (tmp_path / "spec").write_text(WrapperSpec(sections=True, root="/a b").model_dump_json())
     monkeypatch.setenv("INSTRUMENT_SPEC", str(tmp_path / "spec"))
     flags = ("-ffile-prefix-map=/a b=.", "-ffunction-sections", "-fdata-sections")
-    assert plain_spec() == PlainSpec(GUEST_TARGET, flags, {})
+    assert plain_spec() == PlainSpec(GUEST_TARGET, flags, {}, "/a b")
 
 
 BODIES = [
