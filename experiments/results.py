@@ -151,21 +151,22 @@ def perform(task: Task, directory: Path) -> None:
 def full_traces(job: Job, elf: Path, config: MachineConfig, lengths: tuple[int, ...]) -> dict[int, pd.DataFrame]:
     """The whole program simulated in detail once, cut into intervals of each of ``lengths``.
 
-    The intervals are those of `trace_job`: each ends where a block does, at or after its length.
+    The intervals are those of `trace_job`: each ends where a block does, at or after a multiple of its length.
     """
     core = InOrderCore(config, job.seed)
-    ends = {length: [0] for length in lengths}
+    ends, targets = {length: [0] for length in lengths}, {length: length for length in lengths}
     counters = {length: [core.snapshot()] for length in lengths}
     with machine_for(job, elf) as machine:
         machine.observe(TraceSelection(blocks=True, addresses=True), [CoreObserver(core)])
         running = True
         while running:
-            running = machine.advance_to_instructions(min(ends[length][-1] + length for length in lengths))
+            running = machine.advance_to_instructions(min(targets.values()))
             machine.drain()
             core.follow(machine.hart.pc)
             now, counted = machine.instructions, core.snapshot()
             for length in lengths:
-                if now >= ends[length][-1] + length or (not running and now > ends[length][-1]):
+                if now >= targets[length] or (not running and now > ends[length][-1]):
+                    targets[length] = (now // length + 1) * length
                     ends[length].append(now)
                     counters[length].append(counted)
         machine.save_translations()

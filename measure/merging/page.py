@@ -260,8 +260,7 @@ def _sources(merged: Merged) -> Markup:
         "distance [sd]",
         "stretched",
         "relations left",
-        "of two moved metrics",
-        "single ones off by",
+        "off by",
     )
     rows: list[tuple[object, ...]] = []
     data: list[tuple[object, ...]] = []
@@ -269,7 +268,7 @@ def _sources(merged: Merged) -> Markup:
         total = int(merged.values[:, n].sum())
         kept = f"{total:,} (the same)" if total == source.total else f"{total:,} (differs)"
         if source.run is None:
-            rows.append((source.metric, baseline, "the time base", f"{source.total:,}", kept, *[""] * 6))
+            rows.append((source.metric, baseline, "the time base", f"{source.total:,}", kept, *[""] * 5))
             data.append((source.metric, baseline, "", source.total, total, *[""] * 10))
             continue
         one = merged.runs[source.run]
@@ -277,11 +276,11 @@ def _sources(merged: Merged) -> Markup:
         verdict, caveat = found.verdict, f", but {found.caveat}" if found.caveat else ""
         shown = Markup('<span class="verdict {}">{}</span>{}').format(verdict_class(verdict), verdict, caveat)
         left = f"{one.left.share:.0%}" if one.left.is_known else ""
-        both = f"{one.left_of_two.share:.0%}" if one.left_of_two.is_known else ""
-        off = f"{one.worse.error:.2f}; {one.worse.worst_in_words}" if one.worse.is_known else ""
+        left += f"; {one.left_of_two.share:.0%}" if one.left_of_two.is_known else ""
+        off = f"{one.worse.error:.2f}" if one.worse.is_known else ""
         cost = "-" if np.isnan(one.cost) else f"{one.cost:.3g}"
         rows.append((source.metric, one.name, shown, f"{source.total:,}", kept, cost, f"{one.distance:.2f}",
-                     f"{100 * one.stretched_fraction:.1f}%", left, both, off))  # fmt: skip
+                     f"{100 * one.stretched_fraction:.1f}%", left, off))  # fmt: skip
         data.append(
             (source.metric, one.name, verdict, source.total, total, one.cost, one.distance, one.stretched_fraction,
              one.left.share, found.caveat, one.left_of_two.share, one.worse.error, one.worse.known, one.worse.shown,
@@ -311,11 +310,11 @@ def _sources(merged: Merged) -> Markup:
             "Distance: of matched records, in standard deviations of the metrics that they were aligned on; 0 for "
             "equal traces, 1.4 for unrelated ones. Cost: of the warping path. Stretched: share of the baseline's "
             f"records where {WHERE_STRETCHED}. Relations left: of the known correlations of two hardware metrics, the "
-            "share that is left in the mean when one of both is taken from the run, aligned on others than itself; of "
-            "two moved metrics: when the other is taken from another run of the merge, the one that leaves least. So "
-            "much of its relations to metrics of other runs is left of a software metric, too. Single ones off by: "
-            "root mean square of the difference from the known correlation, and the relation that is furthest off, of "
-            "either kind; a weak correlation may be lost in it.", note=True,
+            "share that is left in the mean when one of both is taken from the run, aligned on others than itself; "
+            "then when the other is taken from another run of the merge, the one that leaves least. So much of its "
+            "relations to metrics of other runs is left of a software metric, too. Off by: root mean square of the "
+            "difference from the known correlation, of either kind; a weak correlation may be lost in it. The data "
+            "have the one that is furthest off.", note=True,
         ),
         Markup('<p class="note">{}</p>').format(data_link("sources", csv_uri(names, data), "Data of this table (CSV)")),
     )  # fmt: skip

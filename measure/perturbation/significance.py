@@ -205,7 +205,7 @@ def significance(one: PairStatistics, together: Sequence[PairStatistics], level:
         # The runs are not exchangeable with the baselines, whatever their means: nothing rests on that any more.
         welch_t = one.welch.by_baselines if baselines_decide else one.welch
         p_adjusted = np.maximum(p_adjusted, welch_t.p_values)
-        if critical > 0:
+        if 0 < critical < np.inf:
             errors = np.maximum(errors, welch_t.half_widths(level) / critical)
     return Significance(
         statistic=one.changes.statistic[:n_pairs],

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from emulator.engine import translator as translator_module
 from emulator.engine.decode.block_table import BlockTable
 from emulator.engine.persist import translation_store as archive_module
 from emulator.engine.persist.pending import block_spans
@@ -132,6 +133,7 @@ def test_what_was_hot_too_late_is_translated_at_the_beginning_of_the_next(
 
             patch.setattr(Background, "order", order_and_list)
             patch.setattr(Background, "_hottest", lambda self: None)
+            patch.setattr(translator_module, "MAX_PLANNED", 1 << 20)  # all in one process
             if compiles:
                 patch.setattr(Background, "finish_one", finish_all)
             else:
