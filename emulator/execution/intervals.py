@@ -166,7 +166,7 @@ class IntervalWriter:
         tier is in force, and the reason.
 
         ``tiers``: the translating and the interpreting one; ``longest_path``: instructions that a translation may run
-        beyond its budget; ``instructions``: so far, the oracle's included; ``stop``: instructions in all at which to
+        beyond its budget; ``instructions``: so far, those of the oracle, too; ``stop``: instructions in all at which to
         stop; ``n_blocks``: (1,) number of blocks, live.
         """
         kernel, words, hart = self._kernel, self._job_words, self._hart
@@ -196,10 +196,6 @@ class IntervalWriter:
         job["watcher_at"], job["watcher_argument"] = (watch.function, watch.argument) if watch else (0, 0)
         hart = self._kernel.HartWords(self._hart_words, fast.view("u8"), exact.view("u8"), n_blocks)
         self._bound = self._kernel.run_intervals.bound(self._jobs, hart, *self._arrays())
-
-    def set_instructions(self, instructions: int) -> None:
-        """Go on from so many ``instructions`` in all."""
-        self._job_words[self._kernel.INSTRUCTIONS] = instructions
 
     def make_room(self, n_blocks: int) -> None:
         """Make room for one more interval with an entry for every block."""

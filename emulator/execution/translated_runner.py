@@ -166,10 +166,7 @@ class TranslatedRunner:
             )  # fmt: skip
             self._adapt_slice(translator.end_run(), time.instructions >= slice_end)
             self.step_exactly(exactly)
-            try:
-                self._handle_exit(reason)
-            finally:
-                writer.set_instructions(time.instructions)  # a fault cuts a block short
+            self._handle_exit(reason)
 
     def _run_translated(self, budget: int) -> None:
         """Run for about ``budget``, or until the guest needs service."""

@@ -77,7 +77,7 @@ def _link(path: Path, name: Path, root: Path, outer: tuple[Path, ...]) -> Iterat
         yield _Entry(name, target)
     elif target.is_dir() and not any(each.is_relative_to(target) for each in (root, *outer)):
         yield from _walk_in(target, name, (*outer, root))
-    else:  # it leads nowhere yet, to a device, or to a directory around this one
+    else:  # to a missing file, to a device, or to a directory around this one
         yield _Entry(name, path, str(target) if target.exists() else text)
 
 

@@ -89,7 +89,7 @@ def same_columns(
 
 
 def _contents(table: NDArray[np.float64]) -> list[bytes | None]:
-    """What the columns of a table have, None for those that are tied."""
+    """The content of each column of a table; None for a tied column."""
     return [None if _is_tied(column) else content_of(column + 0.0) for column in table.T]  # -0.0 is 0.0
 
 

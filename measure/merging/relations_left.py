@@ -77,9 +77,9 @@ def relations_left(
 def relations_left_of_two(
     first: Trace, first_spreads: Mapping[str, Spread], second: Trace, second_spreads: Mapping[str, Spread]
 ) -> RelationsLeft:  # fmt: skip
-    """What is left of known relations when both metrics are moved, from two runs: those that are moved from both.
+    """What is left of known relations when both metrics are moved, from two runs.
 
-    As in `relations_left`, but for this.
+    As `relations_left`, of the metrics for which both runs have a spread.
     """
     placed = tuple(
         metric

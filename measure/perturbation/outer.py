@@ -193,7 +193,7 @@ def _same_values(baselines: Sequence[PreparedRun], metric: int) -> bool:
 
 
 def _without_noise(prepared: Sequence[PreparedRun], n_baseline: int, same: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which metrics ``(m,)`` have no scale of noise, if those that are the ``same`` in all baselines have none.
+    """Which metrics ``(m,)`` have no scale of noise, where the metrics ``same``, which do not vary, have none.
 
     On such a metric, baselines are aligned better with one another than with runs in which it differs, however much the
     aligned metric varies. Ties hardly guide an alignment.

@@ -133,7 +133,7 @@ class Background:
 
     def finish_one(self, seconds: float) -> None:
         """The guest has ended: wait up to ``seconds`` for the first region to be built, if the thread has orders and
-        none is built yet. The thread begins no queued region any more, which nobody would wait for."""
+        none is built yet. The thread begins no queued region any more: the process would end before it is built."""
         if self._thread is None:
             return
         with self._condition:
